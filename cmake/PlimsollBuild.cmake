@@ -1,0 +1,86 @@
+# Compiler settings and the helpers that every folder's CMakeLists.txt uses.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+
+find_program(PLIMSOLL_CCACHE ccache)
+if(PLIMSOLL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${PLIMSOLL_CCACHE})
+endif()
+find_program(PLIMSOLL_MOLD mold)
+if(PLIMSOLL_MOLD)
+  add_link_options(-fuse-ld=mold)
+endif()
+
+# Warnings for our own code only; never exported.
+add_library(plimsoll_warnings INTERFACE)
+target_compile_options(plimsoll_warnings INTERFACE -Wall -Wextra -Wno-unused-parameter -Wno-missing-field-initializers)
+
+if(PLIMSOLL_SANITIZE)
+  add_compile_options(-fsanitize=${PLIMSOLL_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+  add_link_options(-fsanitize=${PLIMSOLL_SANITIZE})
+endif()
+
+# plimsoll_folder(NAME SOURCES a.cpp ... [DEPENDS folder ...] [LIBRARIES target ...] [TORCH] [SHARED])
+# One static library plimsoll_NAME per folder of the house; all of them end up in libplimsoll.so.
+# DEPENDS lists folders *below* this one; tools/check_layers holds includes against the house.
+# TORCH marks a folder that includes torch headers; it is skipped when PLIMSOLL_TORCH is off.
+function(plimsoll_folder name)
+  cmake_parse_arguments(arg "TORCH;SHARED" "" "SOURCES;DEPENDS;LIBRARIES;PUBLIC_LIBRARIES" ${ARGN})
+  if(arg_TORCH AND NOT PLIMSOLL_TORCH)
+    return()
+  endif()
+  if(arg_SHARED)
+    add_library(plimsoll_${name} SHARED ${arg_SOURCES})
+  else()
+    add_library(plimsoll_${name} STATIC ${arg_SOURCES})
+    set_property(GLOBAL APPEND PROPERTY PLIMSOLL_FOLDERS plimsoll_${name})
+  endif()
+  target_include_directories(plimsoll_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>)
+  target_link_libraries(plimsoll_${name} PRIVATE $<BUILD_INTERFACE:plimsoll_warnings> ${arg_LIBRARIES})
+  target_link_libraries(plimsoll_${name} PUBLIC ${arg_PUBLIC_LIBRARIES})
+  foreach(folder IN LISTS arg_DEPENDS)
+    target_link_libraries(plimsoll_${name} PUBLIC plimsoll_${folder})
+  endforeach()
+  if(arg_TORCH)
+    target_link_libraries(plimsoll_${name} PUBLIC plimsoll_torch)
+  endif()
+endfunction()
+
+# plimsoll_test(NAME SOURCES ... LIBRARIES ... [TORCH])
+# One gtest binary test_NAME per folder. Its working directory is anything: tests find fixtures by
+# PLIMSOLL_SOURCE_DIR and write only under a temporary folder.
+function(plimsoll_test name)
+  cmake_parse_arguments(arg "TORCH" "" "SOURCES;LIBRARIES" ${ARGN})
+  if(arg_TORCH AND NOT PLIMSOLL_TORCH)
+    return()
+  endif()
+  add_executable(test_${name} ${arg_SOURCES})
+  target_link_libraries(test_${name} PRIVATE plimsoll_warnings ${arg_LIBRARIES} GTest::gmock GTest::gtest_main)
+  if(arg_TORCH)
+    target_link_libraries(test_${name} PRIVATE plimsoll)
+  endif()
+  target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_compile_definitions(test_${name} PRIVATE PLIMSOLL_SOURCE_DIR="${PROJECT_SOURCE_DIR}"
+                                                  PLIMSOLL_BINARY_DIR="${PROJECT_BINARY_DIR}")
+  add_test(NAME ${name} COMMAND test_${name})
+endfunction()
+
+# plimsoll_fuzz(NAME SOURCES target.cpp LIBRARIES ...)
+# The target defines LLVMFuzzerTestOneInput. With PLIMSOLL_FUZZ it is linked with libFuzzer,
+# otherwise with our own seeded driver, which takes the same corpus folders.
+function(plimsoll_fuzz name)
+  cmake_parse_arguments(arg "" "" "SOURCES;LIBRARIES" ${ARGN})
+  if(PLIMSOLL_FUZZ)
+    add_executable(fuzz_${name} ${arg_SOURCES})
+    target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
+  else()
+    add_executable(fuzz_${name} ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/fuzz/driver.cpp)
+  endif()
+  target_include_directories(fuzz_${name} PRIVATE ${PROJECT_SOURCE_DIR})
+  target_link_libraries(fuzz_${name} PRIVATE plimsoll_warnings ${arg_LIBRARIES})
+endfunction()
