@@ -3,7 +3,10 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "plimsoll/checkpoint/background.h"
 #include "plimsoll/checkpoint/checkpoint.h"
@@ -29,6 +32,8 @@ class AsyncSaver {
   bool busy() const { return background_.busy(); }
   /// The last step that this saver has written and renamed.
   std::optional<std::int64_t> last_saved() const;
+  /// What pruning could not delete, one line each, since the last call.
+  std::vector<std::string> take_warnings();
 
  private:
   std::filesystem::path root_;
@@ -36,7 +41,9 @@ class AsyncSaver {
   Gate gate_;
   Snapshot staged_;  // read by the background thread while busy, written only when idle
   std::atomic<std::int64_t> last_saved_{-1};
-  Background background_;  // last: its thread ends before the rest goes
+  std::mutex mutex_;
+  std::vector<std::string> warnings_;  // guarded by mutex_
+  Background background_;              // last: its thread ends before the rest goes
 };
 
 }  // namespace plimsoll::checkpoint

@@ -33,7 +33,7 @@ Snapshot stage(const Snapshot& live);
 void stage_into(const Snapshot& live, Snapshot& staged);
 
 /// Writes `<root>/step-<step>` (see folder.h for layout, gates and errors) and returns its path.
-/// Tensors that are not dense on the host are copied one group at a time.
+/// Tensors that are not dense on the host are copied first.
 std::filesystem::path save(const std::filesystem::path& root, const Snapshot& snapshot,
                            const Gate& gate = {});
 

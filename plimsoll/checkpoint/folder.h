@@ -56,6 +56,10 @@ FolderContents read_folder(const std::filesystem::path& path);
 /// Hashes all data of one file and throws Error naming the first tensor whose xxh3 differs.
 void verify_data(const FolderContents& contents, const std::string& group, int threads = 2);
 
+/// Throws Error when `found` is not the checksum that the checkpoint keeps for a tensor it has.
+void check_hash(const FolderContents::Group& group, const std::string& tensor,
+                const std::string& found);
+
 /// `<root>/step-<step>`.
 std::filesystem::path step_path(const std::filesystem::path& root, std::int64_t step);
 /// Steps whose folder is complete (read_folder would accept it), rising. Empty when there is no

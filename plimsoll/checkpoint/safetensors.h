@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plimsoll/base/files.h"
+#include "plimsoll/base/hash.h"
 #include "plimsoll/checkpoint/dtype.h"
 
 namespace plimsoll::checkpoint {
@@ -31,6 +34,9 @@ struct TensorInfo {
 
 /// "[2, 3]", as error messages write shapes.
 std::string shape_text(std::span<const std::int64_t> shape);
+
+/// Bytes of a dense tensor; empty when that overflows or is no whole number of bytes.
+std::optional<std::uint64_t> tensor_bytes(DType dtype, std::span<const std::int64_t> shape);
 
 struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;              // in order of their data
@@ -65,11 +71,12 @@ class SafetensorsFile {
   const TensorInfo& at(std::string_view name) const;
   /// The data of a tensor of this file; not necessarily aligned to its element.
   std::span<const std::byte> bytes(const TensorInfo& info) const;
+  /// Reads from the data section with plain reads; adds to `hash` unless null. Throws Error.
+  void read(std::uint64_t begin, std::uint64_t bytes, void* destination, Xxh3* hash) const;
 
  private:
-  friend class TensorReader;
   std::filesystem::path path_;
-  int fd_ = -1;
+  FileDescriptor file_;
   std::uint64_t file_bytes_ = 0;
   const std::byte* map_ = nullptr;
   SafetensorsHeader header_;
@@ -92,5 +99,8 @@ void read_tensors(const SafetensorsFile& file, std::span<const ReadRequest> requ
 std::vector<std::string> read_tensors_hashed(const SafetensorsFile& file,
                                              std::span<const ReadRequest> requests,
                                              int threads = 2);
+
+/// The xxh3-128 of all tensors, in the order of file.tensors().
+std::vector<std::string> hash_tensors(const SafetensorsFile& file, int threads = 2);
 
 }  // namespace plimsoll::checkpoint

@@ -29,4 +29,14 @@ struct TensorView {
 void write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
                        const std::map<std::string, std::string>& metadata = {});
 
+struct WrittenFile {
+  std::uint64_t bytes = 0;
+  std::map<std::string, std::string> xxh3;  // 32 hex digits of each tensor's bytes, by name
+};
+/// The same straight under its final name: for a folder that is renamed as a whole. Fails when the
+/// file exists; a file begun and not finished stays.
+WrittenFile write_safetensors_direct(const std::filesystem::path& path,
+                                     std::span<const TensorView> tensors,
+                                     const std::map<std::string, std::string>& metadata = {});
+
 }  // namespace plimsoll::checkpoint
