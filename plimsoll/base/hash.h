@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+struct XXH3_state_s;
+
 namespace plimsoll {
 
 /// xxh3-128 of the bytes as 32 lower-case hex digits. Not cryptographic: it finds damage and tells
@@ -19,14 +21,14 @@ class Xxh3 {
  public:
   Xxh3();
   void update(std::string_view bytes);
-  /// Of everything so far; update may go on afterwards. Same value as xxh3_hex / xxh3_64.
+  /// Of everything so far; update may go on afterwards. Same value as xxh3_hex.
   std::string hex() const;
 
  private:
   struct Free {
-    void operator()(void* state) const noexcept;
+    void operator()(XXH3_state_s* state) const noexcept;
   };
-  std::unique_ptr<void, Free> state_;
+  std::unique_ptr<XXH3_state_s, Free> state_;
 };
 
 }  // namespace plimsoll

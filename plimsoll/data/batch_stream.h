@@ -62,10 +62,11 @@ struct StreamConfig {
 /// The same state and config give the same rows on every machine. One thread at a time.
 class BatchStream {
  public:
-  /// Error: no documents, fewer documents than ranks, sizes below 1, rank outside world.
+  /// Error: no documents, fewer documents than ranks, sizes below 1, rank outside world, first
+  /// fit with no document that fits.
   BatchStream(DocumentSet documents, StreamConfig config);
 
-  /// The next row; false when the documents ran out. Error if first fit can use no document.
+  /// The next row; false when the documents ran out.
   bool next(Batch& batch);
 
   /// The position after the last row. A stream that is restored to it continues with the same rows.
@@ -79,6 +80,7 @@ class BatchStream {
   std::int64_t slice_size() const { return slice_size_; }
 
  private:
+  void check_first_fit() const;
   bool next_concat(Batch& batch);
   bool next_first_fit(Batch& batch);
   std::int64_t document_at(std::int64_t epoch, std::int64_t index) const;

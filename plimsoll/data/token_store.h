@@ -61,7 +61,7 @@ class TokenStore {
   TokenStats stats_;
   std::int64_t vocab_size_ = 0;
   std::int64_t id_bytes_ = 2;  // 2 or 4
-  std::uint64_t tokens_checksum_ = 0;
+  std::string tokens_hash_;
   const std::byte* tokens_ = nullptr;
   const std::uint64_t* index_ = nullptr;  // documents + 1 token offsets
 };
