@@ -100,9 +100,8 @@ std::string progress_line(int64_t done, int64_t total, double loss,
   std::string bar;
   if (cells >= kLeast) {
     const int full = static_cast<int>(share * cells);
-    bar = "[" + std::string(full, '=') + std::string(full < cells ? 1 : 0, '>');
-    bar.resize(cells + 1, ' ');
-    bar += ']';
+    const std::string arrow = std::string(full, '=') + (full < cells ? ">" : "");
+    bar = fmt::format("[{:<{}}]", arrow, cells);
   }
   std::string line = head + bar + tail;
   if (static_cast<int>(line.size()) > room) line.resize(room);

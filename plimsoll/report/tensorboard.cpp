@@ -33,7 +33,7 @@ void put_fixed(std::string& out, T value) {
 }
 
 void put_varint(std::string& out, uint64_t value) {
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value & 0x7F | 0x80);
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>((value & 0x7F) | 0x80);
   out += static_cast<char>(value);
 }
 
