@@ -7,7 +7,7 @@
 #include "cli/commands.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/inspect.h"
-#include "plimsoll/data/document_reader.h"
+#include "plimsoll/data/documents.h"
 #include "plimsoll/data/token_store.h"
 #include "plimsoll/text/tokenizer.h"
 

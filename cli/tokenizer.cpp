@@ -9,7 +9,7 @@
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/units.h"
 #include "plimsoll/data/config.h"
-#include "plimsoll/data/document_reader.h"
+#include "plimsoll/data/documents.h"
 #include "plimsoll/text/bpe_trainer.h"
 #include "plimsoll/text/tokenizer.h"
 #include "plimsoll/text/tokenizer_writer.h"

@@ -5,22 +5,15 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <initializer_list>
 #include <string_view>
 #include <unordered_set>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/config/problems.h"
 
 namespace plimsoll::data {
 namespace fs = std::filesystem;
 namespace {
-
-void check_choice(std::vector<std::string>& problems, std::string_view key,
-                  const std::string& value, std::initializer_list<std::string_view> choices) {
-  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
-  problems.push_back(
-      fmt::format("data.{} = \"{}\": must be {}", key, value, fmt::join(choices, ", ")));
-}
 
 std::vector<std::string> glob_sorted(const std::string& pattern) {
   ::glob_t found{};
@@ -36,37 +29,41 @@ std::vector<std::string> glob_sorted(const std::string& pattern) {
 
 }  // namespace
 
-std::vector<std::string> DataConfig::problems() const {
-  std::vector<std::string> found;
-  if (files.empty()) found.emplace_back("data.files: name at least one file");
-  check_choice(found, "format", format, {"auto", "text", "jsonl"});
-  check_choice(found, "text_documents", text_documents, {"file", "blank_lines", "line"});
-  check_choice(found, "on_bad_line", on_bad_line, {"fail", "skip"});
-  check_choice(found, "invalid_utf8", invalid_utf8, {"fail", "replace"});
-  check_choice(found, "packing", packing, {"concat", "first_fit"});
-  if (text_field.empty()) found.emplace_back("data.text_field: must not be empty");
-  constexpr std::int64_t kMaxDocument = std::int64_t{2} << 30;
-  if (max_document_bytes < 1 || max_document_bytes > kMaxDocument) {
-    found.push_back(fmt::format("data.max_document_bytes = {}: must be from 1 to {}",
-                                max_document_bytes, kMaxDocument));
-  }
-  if (!(validation_fraction >= 0.0 && validation_fraction < 1.0)) {
-    found.push_back(fmt::format("data.validation_fraction = {}: must be at least 0 and below 1",
-                                validation_fraction));
-  } else if (validation_fraction > 0.0 && !validation_files.empty()) {
-    found.emplace_back("data.validation_files and data.validation_fraction: set one of them");
-  }
-  constexpr std::int64_t kMaxPrefetch = 1024;
-  if (prefetch < 0 || prefetch > kMaxPrefetch) {
-    found.push_back(
-        fmt::format("data.prefetch = {}: must be from 0 to {}", prefetch, kMaxPrefetch));
-  }
-  return found;
+void DataConfig::describe(config::Fields& f) {
+  constexpr double kMaxDocument = 2.0 * (1 << 30);
+  f.field("files", files, "text or JSONL files, plain, gzip or zstd; paths or globs").required();
+  f.field("tokenizer", tokenizer, "tokenizer.json or its folder").required();
+  f.choice("format", format, {"auto", "text", "jsonl"}, "auto goes by the file's name");
+  f.field("text_field", text_field, "JSONL: the member that holds the document");
+  f.choice("text_documents", text_documents, {"file", "blank_lines", "line"},
+           "plain text: what a document is");
+  f.choice("on_bad_line", on_bad_line, {"fail", "skip"}, "a line that cannot be used");
+  f.choice("invalid_utf8", invalid_utf8, {"fail", "replace"}, "bytes that are no UTF-8");
+  f.field("max_document_bytes", max_document_bytes, "a longer document is a bad line")
+      .at_least(1)
+      .at_most(kMaxDocument);
+  f.field("validation_files", validation_files, "held-out documents from files of their own");
+  f.field("validation_fraction", validation_fraction, "share of documents held out")
+      .at_least(0)
+      .below(1);
+  f.field("shuffle", shuffle, "documents in a new order each epoch");
+  f.choice("packing", packing, {"concat", "first_fit"}, "how documents fill rows");
+  f.field("repeat", repeat, "start over after the last document");
+  f.field("add_bos", add_bos, "begin each document with the tokenizer's BOS");
+  f.field("add_eos", add_eos, "end each document with the tokenizer's EOS");
+  f.field("prefetch", prefetch, "batches made ahead by a thread; 0: none")
+      .at_least(0)
+      .at_most(1024)
+      .may_change();
+  f.field("cache_dir", cache_dir, "folder of tokenised documents (default: in $PLIMSOLL_CACHE)")
+      .may_change();
 }
 
-void DataConfig::validate() const {
-  const std::vector<std::string> found = problems();
-  if (!found.empty()) throw UsageError(fmt::format("{}", fmt::join(found, "\n")));
+void DataConfig::validate(config::Problems& p) const {
+  p.check(!files.empty(), "files", "name at least one file");
+  p.check(!text_field.empty(), "text_field", "must not be empty");
+  p.check(validation_fraction == 0 || validation_files.empty(), "validation_fraction",
+          "set this or data.validation_files, not both");
 }
 
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,

@@ -4,12 +4,16 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/config/fields.h"
+
 namespace plimsoll::data {
 
 /// Section [data] of a recipe.
 struct DataConfig {
   /// Paths or globs (*, ?, [..] in any part); a glob's matches are taken in sorted order.
   std::vector<std::string> files;
+  /// tokenizer.json or its folder; read by whoever opens the corpus.
+  std::string tokenizer;
   /// auto (by name: .jsonl, .ndjson, .json are jsonl, with .gz or .zst after it or not; all else
   /// is text) | text | jsonl
   std::string format = "auto";
@@ -40,10 +44,8 @@ struct DataConfig {
   /// Tokenised documents are kept here; empty: tokens/ in cache_folder().
   std::string cache_dir;
 
-  /// One line per problem ("data.packing = \"x\": must be concat or first_fit"); empty if none.
-  std::vector<std::string> problems() const;
-  /// UsageError with all problems.
-  void validate() const;
+  void describe(config::Fields& f);
+  void validate(config::Problems& p) const;
 };
 
 /// The files that the patterns name, each once, in order. UsageError for a missing file or a

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/config/problems.h"
 #include "plimsoll/base/hash.h"
 #include "plimsoll/data/permutation.h"
 
@@ -143,7 +144,9 @@ double unigram_cross_entropy(const DocumentSet& documents, const DocumentSet& co
 
 Corpus open_corpus(const DataConfig& config, const TokenizerView& tokenizer, std::uint64_t seed,
                    const OnBuildProgress& progress) {
-  config.validate();
+  config::Problems problems;
+  config.validate(problems);
+  problems.throw_if_any();
   // Both are looked up first: a missing validation file should not show after minutes of work.
   const std::vector<std::string> files = expand_files(config.files, "data.files");
   const std::vector<std::string> validation_files =

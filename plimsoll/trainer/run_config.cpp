@@ -88,11 +88,6 @@ void RunConfig::describe(config::Fields& f) {
   f.section("metrics", metrics, "what is reported");
 }
 
-void RunConfig::validate(config::Problems& p) const {
-  p.check(!data.files.empty(), "data.files", "is missing: name the files to train on");
-  p.check(!data.tokenizer.empty(), "data.tokenizer", "is missing: name a tokenizer.json");
-}
-
 RunConfig read_recipe(const std::filesystem::path& recipe, const std::vector<std::string>& sets) {
   RunConfig config;
   config::load(recipe, sets, config);

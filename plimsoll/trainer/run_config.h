@@ -88,7 +88,6 @@ struct RunConfig {
   MetricsSection metrics;
 
   void describe(config::Fields& f);
-  void validate(config::Problems& p) const;
 };
 
 /// Reads a recipe and applies `sets` ("section.key=value"). Throws UsageError with every problem.

@@ -6,7 +6,7 @@
 
 #include "plimsoll/checkpoint/checkpoint.h"
 #include "plimsoll/data/corpus.h"
-#include "plimsoll/data/prefetcher.h"
+#include "plimsoll/data/prefetch.h"
 #include "plimsoll/model/decoder.h"
 #include "plimsoll/optim/adamw.h"
 #include "plimsoll/text/tokenizer.h"
