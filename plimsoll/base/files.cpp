@@ -39,7 +39,7 @@ fs::path folder_of(const fs::path& path) {
 }
 
 std::string temp_prefix(const fs::path& path) {
-  return "." + path.filename().string() + ".tmp-";
+  return fmt::format(".{}.tmp-", path.filename().string());
 }
 
 fs::path fresh_temp_name(const fs::path& path) {
@@ -134,6 +134,17 @@ void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {
     bytes.remove_prefix(static_cast<std::size_t>(put));
     offset += static_cast<std::uint64_t>(put);
     if (offset > size_) size_ = offset;
+  }
+}
+
+void AtomicFile::read_at(std::uint64_t offset, char* out, std::size_t size) const {
+  while (size > 0) {
+    const ssize_t got = ::pread(fd_.get(), out, size, static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) fail("read back", path_, got < 0 ? errno : EIO);
+    out += got;
+    size -= static_cast<std::size_t>(got);
+    offset += static_cast<std::uint64_t>(got);
   }
 }
 

@@ -50,6 +50,8 @@ class AtomicFile {
   void write(std::string_view bytes);
   /// Overwrites bytes already written, e.g. a header that is known last.
   void write_at(std::uint64_t offset, std::string_view bytes);
+  /// Bytes [offset, offset + size), which must have been written.
+  void read_at(std::uint64_t offset, char* out, std::size_t size) const;
   std::uint64_t size() const noexcept { return size_; }
   /// fsync, rename, fsync of the folder. Once.
   void commit();
