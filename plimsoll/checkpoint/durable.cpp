@@ -64,6 +64,10 @@ void rename_path(const fs::path& from, const fs::path& to) {
 }
 
 void replace_folder(const fs::path& from, const fs::path& to) {
+  std::error_code ignored;
+  if (fs::exists(to, ignored) && !fs::is_directory(to, ignored)) {
+    throw Error(to.string() + " is in the way: not a folder", "move it elsewhere");
+  }
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return;
   if (errno == ENOENT && fs::exists(from)) return rename_path(from, to);
   if (errno != EINVAL && errno != ENOSYS) {
@@ -74,11 +78,9 @@ void replace_folder(const fs::path& from, const fs::path& to) {
   try {
     rename_path(from, to);
   } catch (...) {
-    std::error_code ignored;
     fs::rename(aside, to, ignored);
     throw;
   }
-  std::error_code ignored;
   fs::remove_all(aside, ignored);
 }
 

@@ -108,6 +108,10 @@ void write_parts(const fs::path& folder, std::int64_t step,
 
 json parse_state(const fs::path& path) {
   const std::string text = read_file(path);
+  // The JSON library takes a zero byte for the end of its input.
+  if (text.find('\0') != text.npos) {
+    throw Error(path.string() + ": not valid JSON: it holds a zero byte");
+  }
   const auto limit_depth = [&](int depth, json::parse_event_t, json&) {
     if (depth > kMaxJsonDepth) {
       throw Error(fmt::format("{}: nested deeper than {}", path.string(), kMaxJsonDepth));

@@ -288,6 +288,10 @@ SafetensorsHeader parse_header(std::span<const std::byte> bytes, std::uint64_t f
   }
   const std::string_view json = text.substr(8, header_bytes);
   if (!json.starts_with('{')) fail(file, "the header does not start with '{'");
+  // The JSON library takes a zero byte for the end of its input.
+  if (const auto zero = json.find('\0'); zero != json.npos) {
+    fail(file, fmt::format("the header is not valid JSON at byte {}: a zero byte", zero + 8));
+  }
   HeaderHandler handler(file);
   nlohmann::json::sax_parse(json.begin(), json.end(), &handler);
   SafetensorsHeader header = handler.take();
