@@ -215,7 +215,7 @@ def main():
     parser.add_argument("--strings", type=int, default=10000)
     parser.add_argument("--corpus", help="a text to train on besides, and to encode in lines")
     parser.add_argument("files", nargs="*")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     r = random.Random(11)
     strings = ["", " ", "\n"] + [generated_string(r) for _ in range(args.strings)]
     flag_parts = [*SPECIALS, "b<", "Cafe\u0301", "e\u0301<", "\u00e9<", "\u0301x", " ", "  ", "\n", "\u00a0", "\u3000", "c", "_",
