@@ -1,11 +1,15 @@
 #include "plimsoll/report/console.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 namespace plimsoll::report {
@@ -193,6 +197,45 @@ TEST(Console, ASignalHandlerCanRemoveTheBar) {
   EXPECT_EQ(::read(ends[0], text, sizeof text), 4);
   EXPECT_EQ(std::string_view(text, 4), "\r\x1b[K");
   ::close(ends[0]);
+}
+
+/// Standard output is a terminal of its own while this lives.
+struct PseudoTerminal {
+  PseudoTerminal() {
+    main = ::posix_openpt(O_RDWR | O_NOCTTY);
+    if (main < 0 || ::grantpt(main) != 0 || ::unlockpt(main) != 0) return;
+    const int other = ::open(::ptsname(main), O_RDWR | O_NOCTTY);
+    if (other < 0) return;
+    winsize size{24, 97, 0, 0};
+    ::ioctl(other, TIOCSWINSZ, &size);
+    std::fflush(stdout);
+    before = ::dup(STDOUT_FILENO);
+    ::dup2(other, STDOUT_FILENO);
+    ::close(other);
+  }
+  ~PseudoTerminal() {
+    if (before >= 0) ::dup2(before, STDOUT_FILENO), ::close(before);
+    if (main >= 0) ::close(main);
+  }
+  int main = -1, before = -1;
+};
+
+TEST(StandardTerminal, FollowsTheEnvironment) {
+  const PseudoTerminal pty;
+  if (pty.before < 0) GTEST_SKIP() << "no pseudo terminals here";
+  ::unsetenv("NO_COLOR");
+  ::setenv("TERM", "xterm", 1);
+  Terminal terminal = standard_terminal();
+  EXPECT_TRUE(terminal.interactive && terminal.color);
+  EXPECT_EQ(terminal.width(), 97);
+  ::setenv("NO_COLOR", "1", 1);
+  terminal = standard_terminal();
+  EXPECT_TRUE(terminal.interactive);
+  EXPECT_FALSE(terminal.color);
+  ::unsetenv("NO_COLOR");
+  ::setenv("TERM", "dumb", 1);
+  terminal = standard_terminal();
+  EXPECT_FALSE(terminal.interactive || terminal.color);
 }
 
 TEST(Console, LinesOfSeveralThreadsStayWhole) {
