@@ -146,10 +146,10 @@ std::vector<std::int64_t> random_lengths(std::mt19937& random, std::int64_t most
 
 TEST(Concat, EqualsTheRulesDoneTheSlowWay) {
   std::mt19937 random(11);
+  const TempDir dir;
+  DocumentSet set;
   for (int trial = 0; trial < 150; ++trial) {
-    const TempDir dir;
-    const auto lengths = random_lengths(random, 12, 40);
-    const DocumentSet set(make_store(dir, lengths));
+    if (trial % 10 == 0) set = DocumentSet(make_store(dir, random_lengths(random, 12, 40)));
     StreamConfig config = plain(1 + random() % 50, 1 + random() % 20);
     config.shuffle = random() % 2 == 0;
     config.seed = random();
@@ -316,10 +316,10 @@ TEST(Shuffle, GivesAnotherOrderEachEpochAndTheSameForASeed) {
 TEST(Resume, ContinuesWithTheVeryRowsFromAnyState) {
   std::mt19937 random(3);
   int first_fits = 0;
+  const TempDir dir;
+  DocumentSet set;
   for (int trial = 0; trial < 200; ++trial) {
-    const TempDir dir;
-    const auto lengths = random_lengths(random, 40, 30);
-    const DocumentSet set(make_store(dir, lengths));
+    if (trial % 10 == 0) set = DocumentSet(make_store(dir, random_lengths(random, 40, 30)));
     StreamConfig config = plain(1 + random() % 60, 1 + random() % 40);
     config.packing = random() % 2 == 0 ? Packing::kConcat : Packing::kFirstFit;
     config.shuffle = random() % 4 != 0;
