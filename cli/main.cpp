@@ -1,0 +1,85 @@
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "cli/commands.h"
+#include "plimsoll/base/error.h"
+#include "plimsoll/report/console.h"
+#include "plimsoll/version.h"
+
+namespace {
+
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+int fail(int code, const std::string& what, const std::string& hint = {}) {
+  plimsoll::report::restore_terminal();
+  fmt::print(stderr, "error: {}\n", what);
+  if (!hint.empty()) fmt::print(stderr, "hint: {}\n", hint);
+  return code;
+}
+
+std::string first_line(const std::string& text) {
+  return text.substr(0, text.find('\n'));
+}
+
+// Runs the action; without --debug every failure is one clear message and an exit code.
+int run(const plimsoll::cli::Action& action) {
+  try {
+    return action();
+  } catch (const plimsoll::UsageError& e) {
+    return fail(kUsage, e.what(), e.hint());
+  } catch (const plimsoll::Error& e) {
+    return fail(kFailed, e.what(), e.hint());
+  } catch (const c10::OutOfMemoryError& e) {
+    return fail(kFailed, first_line(e.what_without_backtrace()),
+                "make train.tokens_per_batch or the model smaller");
+  } catch (const c10::Error& e) {
+    return fail(kFailed, first_line(e.what_without_backtrace()),
+                "run with --debug for the details");
+  } catch (const std::bad_alloc&) {
+    return fail(kFailed, "out of host memory", "make train.tokens_per_batch or the model smaller");
+  } catch (const std::exception& e) {
+    return fail(kFailed, first_line(e.what()), "run with --debug for the details");
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"Trains language models inside the memory you have."};
+  app.set_version_flag("--version", std::string("plimsoll ") + plimsoll::version());
+  app.require_subcommand(1);
+  app.fallthrough();
+  bool debug = false;
+  app.add_flag("--debug", debug, "Let failures end the program with all they carry");
+  plimsoll::cli::Action action;
+  plimsoll::cli::add_train(app, action);
+  plimsoll::cli::add_generate(app, action);
+  plimsoll::cli::add_inspect(app, action);
+  plimsoll::cli::add_doctor(app, action);
+  plimsoll::cli::add_tokenizer(app, action);
+  app.footer(
+      "Examples:\n"
+      "  plimsoll train recipes/llama3_debug.toml\n"
+      "  plimsoll generate runs/llama3_debug-1 --prompt \"In the beginning\"\n"
+      "  plimsoll inspect runs/llama3_debug-1/checkpoints/step-100\n"
+      "  plimsoll doctor");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForAllHelp& e) {
+    return app.exit(e);
+  } catch (const CLI::CallForVersion& e) {
+    return app.exit(e);
+  } catch (const CLI::ParseError& e) {
+    return fail(kUsage, first_line(e.what()), "see plimsoll --help, or --help of the subcommand");
+  }
+  return debug ? action() : run(action);
+}

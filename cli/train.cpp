@@ -1,0 +1,50 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/commands.h"
+#include "plimsoll/trainer/trainer.h"
+
+namespace plimsoll::cli {
+
+void add_train(CLI::App& app, Action& action) {
+  struct Options {
+    std::string recipe, device, resume = "none";
+    std::vector<std::string> sets;
+    bool deterministic = false;
+  };
+  auto o = std::make_shared<Options>();
+  CLI::App* c = app.add_subcommand("train", "Train as a recipe says");
+  c->add_option("recipe", o->recipe, "Recipe (TOML)")->required();
+  c->add_option("--set", o->sets, "Override a key of the recipe: section.key=value; repeatable")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+  c->add_option("--device", o->device, "auto, cpu, or NAME[:INDEX][,option=value...]");
+  c->add_option("--resume", o->resume, "auto (the newest checkpoint), a step, or none")
+      ->capture_default_str();
+  c->add_flag("--deterministic", o->deterministic,
+              "Bit-equal runs on one machine and thread count");
+  c->footer(
+      "Examples:\n"
+      "  plimsoll train recipes/llama3_debug.toml\n"
+      "  plimsoll train recipes/llama3_debug.toml --set train.steps=20 --set optim.lr=3e-4\n"
+      "  plimsoll train recipes/llama3_debug.toml --set run.dir=runs/a --resume auto\n"
+      "Exit codes: 0 done, 1 failed, 2 usage or bad recipe, 130 interrupted.");
+  c->callback([o, &action] {
+    action = [o] {
+      std::vector<std::string> sets = o->sets;
+      if (!o->device.empty()) sets.push_back("device.name=\"" + o->device + "\"");
+      if (o->deterministic) sets.push_back("train.deterministic=true");
+      trainer::Resume resume = trainer::parse_resume(o->resume);
+      trainer::RunConfig config = trainer::read_recipe(o->recipe, sets);
+      report::Console console;
+      trainer::TrainResult result = trainer::train(config, resume, console);
+      if (!result.interrupted) return 0;
+      console.line("interrupted; continue with: plimsoll train " + o->recipe +
+                   " --set run.dir=" + result.folder.string() + " --resume auto");
+      return 130;
+    };
+  });
+}
+
+}  // namespace plimsoll::cli

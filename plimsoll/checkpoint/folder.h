@@ -1,0 +1,83 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "plimsoll/checkpoint/safetensors.h"
+#include "plimsoll/checkpoint/safetensors_writer.h"
+
+namespace plimsoll::checkpoint {
+
+/// A native checkpoint is a folder `<root>/step-N/`:
+///   <group>.safetensors  one file per group of tensors ("model", "optimizer", ...)
+///   state.json           step, the caller's state, and for each file its size and the xxh3-128 of
+///                        each tensor
+///   DONE                 empty, written last
+/// It is written as `<root>/step-N.tmp-<pid>` and renamed when whole and on disk, so a folder named
+/// step-N is whole unless something damaged it later. Nothing here needs torch.
+
+/// Called at named points of a save, in this order: "created", then "wrote <group>" for each group,
+/// "before done", "before rename", "renamed" (AsyncSaver adds "staged" before them and "saved"
+/// after pruning). For tests that force an order or a crash; an exception thrown here fails the
+/// save.
+using Gate = std::function<void(std::string_view point)>;
+
+/// Writes `<root>/step-<step>` and returns its path; creates root. An existing folder of that name
+/// is replaced atomically. Throws Error (no space, no permission, folder removed meanwhile, ...)
+/// naming the step of the work and the file; the temporary folder is then removed where possible
+/// and all earlier checkpoints are as they were.
+std::filesystem::path write_folder(const std::filesystem::path& root, std::int64_t step,
+                                   const std::map<std::string, std::vector<TensorView>>& groups,
+                                   const nlohmann::json& state, const Gate& gate = {});
+
+/// What state.json says, checked against the files' sizes and headers but not their data.
+struct FolderContents {
+  struct Group {
+    SafetensorsFile file;
+    std::map<std::string, std::string, std::less<>> xxh3;  // by tensor name
+  };
+  std::filesystem::path path;
+  std::int64_t step = 0;
+  nlohmann::json state;
+  std::map<std::string, Group> groups;
+};
+
+/// Opens a checkpoint folder; throws Error that names the file and what is wrong with it: DONE
+/// missing, a file missing, cut, or of another size, tensor names that differ from state.json.
+FolderContents read_folder(const std::filesystem::path& path);
+
+/// Hashes all data of one file and throws Error naming the first tensor whose xxh3 differs.
+void verify_data(const FolderContents& contents, const std::string& group, int threads = 2);
+
+/// Throws Error when `found` is not the checksum that the checkpoint keeps for a tensor it has.
+void check_hash(const FolderContents::Group& group, const std::string& tensor,
+                const std::string& found);
+
+/// `<root>/step-<step>`.
+std::filesystem::path step_path(const std::filesystem::path& root, std::int64_t step);
+/// Steps whose folder is complete (read_folder would accept it), rising. Empty when there is no
+/// such root.
+std::vector<std::int64_t> list_steps(const std::filesystem::path& root);
+/// The highest complete step.
+std::optional<std::int64_t> latest(const std::filesystem::path& root);
+
+/// What a clean-up did; it never throws for a folder that cannot be deleted.
+struct Pruned {
+  std::vector<std::int64_t> removed;
+  std::vector<std::string> failures;  // one line each
+};
+/// Deletes complete checkpoints but the `keep_latest_k` newest; 0 keeps all. The newest complete
+/// one always stays, and damaged folders are not touched. Throws UsageError for a negative number.
+Pruned prune(const std::filesystem::path& root, std::int64_t keep_latest_k);
+/// Deletes `step-N.tmp-*` folders that no living process is writing (writers hold a lock on them).
+/// Returns the names removed.
+std::vector<std::string> remove_stale(const std::filesystem::path& root);
+
+}  // namespace plimsoll::checkpoint

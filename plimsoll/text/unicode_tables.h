@@ -1,0 +1,9 @@
+#pragma once
+
+#include <cstdint>
+
+namespace plimsoll::text::tables {
+
+#include "plimsoll/text/unicode_tables.inc"
+
+}  // namespace plimsoll::text::tables

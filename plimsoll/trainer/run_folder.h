@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace plimsoll::trainer {
+
+/// Which checkpoint to go on from.
+struct Resume {
+  enum class Kind { kNone, kAuto, kStep };
+  Kind kind = Kind::kNone;
+  int64_t step = 0;  ///< of kStep
+};
+
+/// "none", "auto" or a step number. Throws UsageError.
+Resume parse_resume(const std::string& text);
+
+/// A run's folder: config.toml (resolved), metrics.jsonl, events.*, tokenizer.json,
+/// checkpoints/step-N.
+struct RunFolder {
+  std::filesystem::path path;
+  std::optional<int64_t> resume_step;  ///< checkpoint to load; absent for a new run
+
+  std::filesystem::path checkpoints() const { return path / "checkpoints"; }
+};
+
+/// Chooses and creates the folder. Without `dir` a new run gets runs/NAME-N with the first free N,
+/// and `auto` takes the newest runs/NAME-N that has a complete checkpoint. With `dir` a new run
+/// wants a folder that holds no run: else UsageError, which hints at --resume auto. `auto` in a
+/// folder without a complete checkpoint starts anew there. A step that is not there is an error
+/// that lists those that are.
+RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume);
+
+/// Whether the folder holds a run of ours.
+bool holds_run(const std::filesystem::path& folder);
+
+/// Throws UsageError when `folder` holds no run.
+void require_run(const std::filesystem::path& folder);
+
+}  // namespace plimsoll::trainer

@@ -1,0 +1,167 @@
+#include "plimsoll/trainer/session.h"
+
+#include <c10/core/GradMode.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "plimsoll/base/error.h"
+#include "plimsoll/config/config.h"
+
+namespace plimsoll::trainer {
+namespace {
+
+std::vector<checkpoint::NamedTensor> optimizer_tensors(const optim::AdamW& optimizer) {
+  std::vector<checkpoint::NamedTensor> out;
+  for (auto& [name, tensor] : optimizer.state()) out.push_back({name, tensor});
+  return out;
+}
+
+data::StreamConfig stream_config(const RunConfig& config) {
+  return {.tokens_per_batch = config.train.tokens_per_batch,
+          .max_context = config.train.max_context,
+          .packing = data::parse_packing(config.data.packing),
+          .shuffle = config.data.shuffle,
+          .seed = static_cast<uint64_t>(config.run.seed),
+          .repeat = config.data.repeat};
+}
+
+void check_config(const RunConfig& now, const std::string& saved_toml, const std::string& where) {
+  RunConfig saved;
+  RunConfig current = now;
+  config::Fields saved_fields = config::describe(saved);
+  try {
+    config::load({where, saved_toml}, {}, saved_fields);
+  } catch (const Error& e) {
+    throw Error(fmt::format("the recipe saved in {} cannot be read: {}", where, e.what()));
+  }
+  std::string lines;
+  for (const config::Difference& d : config::compare(saved, current)) {
+    if (d.may_change) continue;
+    lines +=
+        fmt::format("{}{}: {} in the checkpoint, {} now", lines.empty() ? "" : "\n", d.key,
+                    d.before.empty() ? "unset" : d.before, d.after.empty() ? "unset" : d.after);
+  }
+  if (!lines.empty()) {
+    throw UsageError("the recipe changed in keys that a resumed run may not change:\n" + lines,
+                     "restore these values, or start a new run");
+  }
+}
+
+}  // namespace
+
+at::ScalarType compute_dtype(const std::string& precision, c10::Device device) {
+  if (precision == "bf16") return at::kBFloat16;
+  if (precision == "fp32") return at::kFloat;
+  if (device.type() != c10::kCPU) return at::kBFloat16;
+#if defined(__x86_64__)
+  if (__builtin_cpu_supports("avx512bf16")) return at::kBFloat16;
+#endif
+  return at::kFloat;
+}
+
+model::Decoder build_decoder(const RunConfig& config, c10::Device device, at::ScalarType compute) {
+  model::Decoder decoder =
+      model::build(config.model.resolve(), {.device = device,
+                                            .compute = compute,
+                                            .max_context = config.train.max_context,
+                                            .seed = static_cast<uint64_t>(config.run.seed)});
+  if (config.train.gradients == "bf16") {
+    for (model::Parameter* p : model::parameters(decoder)) p->master.set_grad_dtype(at::kBFloat16);
+  }
+  return decoder;
+}
+
+void check_vocabulary(const text::Tokenizer& tokenizer, const model::DecoderConfig& model) {
+  if (tokenizer.size() > model.vocab) {
+    throw UsageError(
+        fmt::format("the tokenizer has ids up to {}, the model {} rows (model.vocab)",
+                    tokenizer.size() - 1, model.vocab),
+        fmt::format("set model.vocab to at least {}, or take another tokenizer", tokenizer.size()));
+  }
+}
+
+data::Corpus open_corpus(const RunConfig& config, const text::Tokenizer& tokenizer,
+                         const data::OnBuildProgress& progress) {
+  data::TokenizerView view;
+  view.encode = [&tokenizer](std::string_view text, std::vector<int32_t>& ids) {
+    ids.clear();
+    tokenizer.encode(text, ids, text::SpecialTokens::kAsText);
+  };
+  view.fingerprint = tokenizer.fingerprint();
+  view.vocab_size = tokenizer.size();
+  view.bos = tokenizer.bos().value_or(-1);
+  view.eos = tokenizer.eos().value_or(-1);
+  return data::open_corpus(config.data, view, static_cast<uint64_t>(config.run.seed), progress);
+}
+
+std::unique_ptr<Session> open_session(const RunConfig& config, c10::Device device,
+                                      const data::OnBuildProgress& progress) {
+  text::Tokenizer tokenizer = text::Tokenizer::load(config.data.tokenizer);
+  check_vocabulary(tokenizer, config.model.resolve());
+  data::Corpus corpus = open_corpus(config, tokenizer, progress);
+  const at::ScalarType compute = compute_dtype(config.train.precision, device);
+  auto session =
+      std::make_unique<Session>(Session{.config = config,
+                                        .device = device,
+                                        .compute = compute,
+                                        .tokenizer = std::move(tokenizer),
+                                        .corpus = std::move(corpus),
+                                        .decoder = build_decoder(config, device, compute)});
+  session->optimizer =
+      std::make_unique<optim::AdamW>(model::parameters(session->decoder), config.optim);
+  session->batches = std::make_unique<data::Prefetcher>(
+      data::BatchStream(session->corpus.train, stream_config(config)), config.data.prefetch);
+  return session;
+}
+
+std::vector<checkpoint::NamedTensor> model_tensors(const model::Decoder& decoder) {
+  std::vector<checkpoint::NamedTensor> out;
+  for (const model::Parameter* p : model::parameters(decoder)) {
+    out.push_back({p->name, p->master.detach()});
+  }
+  return out;
+}
+
+checkpoint::Snapshot snapshot(const Session& session) {
+  checkpoint::Snapshot out;
+  out.step = session.progress.step;
+  out.groups["model"] = model_tensors(session.decoder);
+  out.groups["optimizer"] = optimizer_tensors(*session.optimizer);
+  RunConfig config = session.config;
+  out.state = {{"tokens_seen", session.progress.tokens_seen},
+               {"data", data::to_json(session.batches->state())},
+               {"config", config::to_toml(config)}};
+  return out;
+}
+
+void restore(Session& session, const checkpoint::Loaded& saved) {
+  const std::string where = saved.path().string();
+  auto member = [&](const char* key) -> const nlohmann::json& {
+    if (!saved.state().is_object() || !saved.state().contains(key)) {
+      throw Error(fmt::format("{}: state.json has no \"{}\"", where, key));
+    }
+    return saved.state().at(key);
+  };
+  // Tensors first: for another model the first differing shape says more than a list of keys.
+  c10::NoGradGuard no_grad;
+  saved.load_into("model", model_tensors(session.decoder));
+  const nlohmann::json& toml = member("config");
+  if (!toml.is_string())
+    throw Error(fmt::format("{}: state.json: \"config\" is not a text", where));
+  check_config(session.config, toml.get<std::string>(), where);
+  saved.load_into("optimizer", optimizer_tensors(*session.optimizer));
+  model::refresh_compute(session.decoder);
+
+  const nlohmann::json& tokens_seen = member("tokens_seen");
+  if (!tokens_seen.is_number_integer()) {
+    throw Error(fmt::format("{}: state.json: \"tokens_seen\" is not a number", where));
+  }
+  data::BatchStream stream(session.corpus.train, stream_config(session.config));
+  stream.restore(data::stream_state_from_json(member("data")));
+  session.batches =
+      std::make_unique<data::Prefetcher>(std::move(stream), session.config.data.prefetch);
+  session.progress = {.step = saved.step(), .tokens_seen = tokens_seen.get<int64_t>()};
+}
+
+}  // namespace plimsoll::trainer

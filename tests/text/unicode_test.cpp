@@ -1,0 +1,3 @@
+#include "plimsoll/text/unicode.h"
+
+#include <gtest/gtest.h>
