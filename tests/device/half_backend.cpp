@@ -28,9 +28,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     current = d.index();
   }
   void uncheckedSetDevice(c10::Device d) const noexcept override { current = d.index(); }
-  c10::Stream getStream(c10::Device d) const override { return {c10::Stream::DEFAULT, d}; }
+  c10::Stream getStream(c10::Device d) const override {
+    return c10::Stream(c10::Stream::DEFAULT, d);
+  }
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool) const override {
-    return {c10::Stream::DEFAULT, d};
+    return c10::Stream(c10::Stream::DEFAULT, d);
   }
   c10::Stream exchangeStream(c10::Stream s) const override { return s; }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }

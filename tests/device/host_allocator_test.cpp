@@ -50,7 +50,9 @@ TEST_F(HostAllocator, SizeClassesLoseLessThanAnEighth) {
       ASSERT_GE(size, bytes);
       ASSERT_EQ(size % 64, 0u);
       ASSERT_EQ(host_block_size(size), size) << "a class serves itself";
-      if (bytes >= 512) ASSERT_LE(static_cast<double>(size), static_cast<double>(bytes) * 1.125);
+      if (bytes >= 512) {
+        ASSERT_LE(static_cast<double>(size), static_cast<double>(bytes) * 1.125);
+      }
       ASSERT_GE(size, last);
       last = size;
     }
@@ -63,7 +65,9 @@ TEST_F(HostAllocator, BlocksAreAlignedAndWritable) {
        {size_t{1}, size_t{63}, size_t{4097}, kMiB - 1, kMiB, 2 * kMiB, 5 * kMiB + 3}) {
     const auto block = take(bytes);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(block.get()) % 64, 0u) << bytes;
-    if (bytes >= 2 * kMiB) EXPECT_EQ(reinterpret_cast<uintptr_t>(block.get()) % (2 * kMiB), 0u);
+    if (bytes >= 2 * kMiB) {
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(block.get()) % (2 * kMiB), 0u);
+    }
     std::memset(block.get(), 0xab, host_block_size(bytes));
   }
 }
