@@ -36,8 +36,8 @@ foreach(lib torch torch_cpu c10)
   target_link_libraries(plimsoll_torch INTERFACE $<BUILD_INTERFACE:${TORCH_DIR}/lib/lib${lib}.so>)
 endforeach()
 target_link_libraries(plimsoll_torch INTERFACE Threads::Threads)
-# torch's include folder carries an fmt of its own, which hides the distribution's: whoever includes
-# torch takes fmt whole, as headers (its inline namespace keeps the versions apart).
+# torch's include folder brings a newer fmt, whose compiled half it does not export; its inline
+# namespace keeps it apart from the distribution's, which the torch-free parts link.
 target_compile_definitions(plimsoll_torch INTERFACE FMT_HEADER_ONLY=1)
 # The registration code of libtorch_cpu runs at load; nothing refers to it by symbol.
 target_link_options(plimsoll_torch INTERFACE "LINKER:--no-as-needed")

@@ -57,18 +57,18 @@ void validate(Root& root) {
   load(Source{}, {}, describe(root));
 }
 
-/// The struct as TOML; load() of it gives the same values, bit for bit. Unset optionals are
-/// comments.
+/// The struct (a copy) as TOML; load() of it gives the same values, bit for bit. Unset optionals
+/// are comments.
 std::string to_toml(const Fields& root);
 template <class Root>
-std::string to_toml(Root& root) {
+std::string to_toml(Root root) {
   return to_toml(describe(root));
 }
 
 /// Markdown for docs/configuration.md: one table per section with key, type, default and help.
 std::string to_markdown(const Fields& root);
 template <class Root>
-std::string to_markdown(Root& root) {
+std::string to_markdown(Root root) {
   return to_markdown(describe(root));
 }
 
@@ -83,7 +83,7 @@ struct Difference {
 /// What differs between two structs of one type, in the order of description.
 std::vector<Difference> compare(const Fields& before, const Fields& after);
 template <class Root>
-std::vector<Difference> compare(Root& before, Root& after) {
+std::vector<Difference> compare(Root before, Root after) {
   return compare(describe(before), describe(after));
 }
 

@@ -6,12 +6,6 @@
 #include "plimsoll/config/values.h"
 
 namespace plimsoll::config {
-namespace {
-
-constexpr std::size_t kMaxLines = 50;
-
-}  // namespace
-
 void Problems::add(std::string_view key, std::string_view message) {
   const std::string full = join_key(section_, key);
   std::string line;

@@ -17,6 +17,8 @@ namespace plimsoll::config {
 /// Not thread safe.
 class Problems {
  public:
+  static constexpr std::size_t kMaxLines = 50;
+
   /// Adds a problem with one key. An empty key means the section as a whole.
   void add(std::string_view key, std::string_view message);
 
@@ -33,8 +35,9 @@ class Problems {
   std::size_t size() const noexcept { return lines_.size(); }
   const std::vector<std::string>& lines() const noexcept { return lines_; }
 
-  /// Throws a UsageError with one line per problem (at most 50, then how many more), if there are
-  /// any.
+  /// More problems than are shown: from here on they need not be looked into.
+  bool full() const noexcept { return lines_.size() >= kMaxLines; }
+  /// Throws a UsageError with one line per problem (at most kMaxLines, then how many more), if any.
   void throw_if_any() const;
 
   /// What the reader knows about each full key; used for the start of a line.

@@ -110,6 +110,18 @@ bool take(const toml::node& node, std::optional<T>& value) {
   return true;
 }
 
+/// The full key of the first field of that name, or empty. Arrays of tables are not entered.
+std::string find_name(const Fields& fields, const std::string& name, const std::string& prefix) {
+  for (const auto& field : fields.fields()) {
+    if (field->name == name) return join_key(prefix, name);
+  }
+  for (const auto& section : fields.sections()) {
+    std::string found = find_name(*section, name, join_key(prefix, section->name()));
+    if (!found.empty()) return found;
+  }
+  return {};
+}
+
 }  // namespace
 
 std::string Reader::place(const toml::source_region& region) const {
@@ -187,21 +199,16 @@ void Reader::unknown(const Fields& fields, const std::string& name, bool section
   for (const auto& inner : fields.sections()) known.push_back(inner->name());
   std::string line = fmt::format("{}: unknown {} {}", place, section ? "section" : "key",
                                  shorten(join_key(prefix, name)));
-  if (const std::string near = nearest(name, known); !near.empty()) {
+  if (problems_.full()) {
+    // A hostile file has no end of unknown keys, and nobody will see what is near them.
+  } else if (const std::string near = nearest(name, known); !near.empty()) {
     line += fmt::format("; did you mean {}?", join_key(prefix, near));
-  } else if (const std::string other = same_name_elsewhere(name); !other.empty()) {
+  } else if (const std::string other = find_name(root_, name, ""); !other.empty()) {
     line += fmt::format("; did you mean {}?", other);
   } else if (!known.empty()) {
     line += fmt::format("; known here: {}", fmt::join(known, ", "));
   }
   problems_.add_line(line);
-}
-
-std::string Reader::same_name_elsewhere(const std::string& name) const {
-  for (const Entry& entry : flatten(root_)) {
-    if (entry.key.ends_with("." + name)) return entry.key;
-  }
-  return {};
 }
 
 }  // namespace plimsoll::config

@@ -31,7 +31,6 @@ class Reader {
                   const std::string& place);
   void read_tables(const Tables& tables, const toml::node& node, const std::string& key,
                    const std::string& place);
-  std::string same_name_elsewhere(const std::string& name) const;
 
   Problems& problems_;
   const Fields& root_;

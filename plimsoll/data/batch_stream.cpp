@@ -36,6 +36,13 @@ std::int64_t Batch::valid_tokens() const {
          std::count(targets.begin(), targets.end(), kNoLoss);
 }
 
+void Batch::clear() {
+  tokens.clear();
+  targets.clear();
+  positions.clear();
+  documents.clear();
+}
+
 Packing parse_packing(std::string_view name) {
   if (name == "concat") return Packing::kConcat;
   if (name == "first_fit") return Packing::kFirstFit;
@@ -110,13 +117,13 @@ std::int64_t BatchStream::document_at(std::int64_t epoch, std::int64_t index) co
 }
 
 bool BatchStream::next(Batch& batch) {
-  batch.tokens.clear();
-  batch.targets.clear();
-  batch.positions.clear();
-  batch.documents.clear();
+  batch.clear();
   const bool made =
       config_.packing == Packing::kConcat ? next_concat(batch) : next_first_fit(batch);
-  if (!made) return false;
+  if (!made) {
+    batch.clear();
+    return false;
+  }
   batch.documents.push_back(static_cast<std::int32_t>(batch.tokens.size()));
   ++state_.rows;
   return true;

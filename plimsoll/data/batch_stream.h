@@ -23,6 +23,8 @@ struct Batch {
 
   /// Number of targets that are not kNoLoss.
   std::int64_t valid_tokens() const;
+  /// Empties it, keeping the memory.
+  void clear();
 };
 
 enum class Packing { kConcat, kFirstFit };
@@ -66,7 +68,7 @@ class BatchStream {
   /// fit with no document that fits.
   BatchStream(DocumentSet documents, StreamConfig config);
 
-  /// The next row; false when the documents ran out.
+  /// The next row; false, and an empty batch, when the documents ran out.
   bool next(Batch& batch);
 
   /// The position after the last row. A stream that is restored to it continues with the same rows.

@@ -77,7 +77,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
       matches = {pattern};
     } else if (pattern.find_first_of("*?[") != std::string::npos) {
       matches = glob_sorted(pattern);
-      std::erase_if(matches, [](const std::string& path) { return fs::is_directory(path); });
+      std::erase_if(matches, [&](const std::string& path) { return fs::is_directory(path, code); });
       if (matches.empty()) throw UsageError(fmt::format("{}: no file matches {}", key, pattern));
     } else {
       throw UsageError(

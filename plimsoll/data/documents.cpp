@@ -231,7 +231,7 @@ struct DocumentReader::Impl {
   bool next_file(Document& document) {
     if (file_done) return false;
     file_done = true;
-    constexpr std::size_t kChunk = std::size_t{1} << 20;
+    constexpr std::size_t kChunk = std::size_t{256} << 10;
     document.line = 1;
     while (true) {
       const std::size_t used = paragraph.size();

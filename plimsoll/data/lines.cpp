@@ -5,12 +5,13 @@
 namespace plimsoll::data {
 namespace {
 
-constexpr std::size_t kChunk = std::size_t{1} << 20;
+constexpr std::size_t kStart = std::size_t{256} << 10;
+constexpr std::size_t kLeastRead = std::size_t{64} << 10;
 
 }  // namespace
 
 LineReader::LineReader(ByteSource& source, std::size_t max_line_bytes)
-    : source_(source), max_line_(max_line_bytes), buffer_(kChunk + kPadding) {}
+    : source_(source), max_line_(max_line_bytes), buffer_(kStart + kPadding) {}
 
 bool LineReader::fill() {
   if (begin_ > 0) {
@@ -19,7 +20,7 @@ bool LineReader::fill() {
     scan_ -= begin_;
     begin_ = 0;
   }
-  if (buffer_.size() - kPadding - end_ < kChunk / 2) {
+  if (buffer_.size() - kPadding - end_ < kLeastRead) {
     buffer_.resize((buffer_.size() - kPadding) * 2 + kPadding);
   }
   const std::size_t got = source_.read(buffer_.data() + end_, buffer_.size() - kPadding - end_);

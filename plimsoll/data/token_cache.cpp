@@ -57,6 +57,10 @@ class Builder {
     const TokenFileHeader blank{};
     store_.write({reinterpret_cast<const char*>(&blank), sizeof(blank)});
     add_index();
+    // A tokenizer that adds them by itself must not get them twice.
+    tokenizer_.encode("", ids_);
+    add_bos_ = config_.add_bos && (ids_.empty() || ids_.front() != tokenizer_.bos);
+    add_eos_ = config_.add_eos && (ids_.empty() || ids_.back() != tokenizer_.eos);
   }
 
   void add_file(const std::string& file) {
@@ -118,29 +122,21 @@ class Builder {
                                 line, id, tokenizer_.vocab_size));
       }
     }
-    // A tokenizer that adds them by itself must not get them twice.
-    const bool bos = config_.add_bos && (ids_.empty() || ids_.front() != tokenizer_.bos);
-    const bool eos = config_.add_eos && (ids_.empty() || ids_.back() != tokenizer_.eos);
-    const std::size_t count = ids_.size() + (bos ? 1 : 0) + (eos ? 1 : 0);
-    if (count < 2) {
+    if (add_bos_) ids_.insert(ids_.begin(), tokenizer_.bos);
+    if (add_eos_) ids_.push_back(tokenizer_.eos);
+    if (ids_.size() < 2) {
       ++stats_.dropped_short;
       return;
     }
-    if (bos) append(tokenizer_.bos);
-    for (const std::int32_t id : ids_) append(id);
-    if (eos) append(tokenizer_.eos);
-    ++stats_.documents;
-    stats_.tokens += static_cast<std::int64_t>(count);
-    add_index();
-  }
-
-  void append(std::int32_t id) {
     if (wide_) {
-      tokens_.append(&id, 4);
+      tokens_.append(ids_.data(), ids_.size() * sizeof(ids_[0]));
     } else {
-      const auto narrow = static_cast<std::uint16_t>(id);
-      tokens_.append(&narrow, 2);
+      narrow_.assign(ids_.begin(), ids_.end());
+      tokens_.append(narrow_.data(), narrow_.size() * sizeof(narrow_[0]));
     }
+    ++stats_.documents;
+    stats_.tokens += std::ssize(ids_);
+    add_index();
   }
 
   void add_index() {
@@ -167,9 +163,12 @@ class Builder {
   BufferedHash tokens_{store_};
   BufferedHash index_{index_file_};
   bool wide_;
+  bool add_bos_ = false;
+  bool add_eos_ = false;
   TokenStats stats_;
   std::int64_t reported_ = 0;
   std::vector<std::int32_t> ids_;
+  std::vector<std::uint16_t> narrow_;
 };
 
 void check_tokenizer(const DataConfig& config, const TokenizerView& tokenizer) {

@@ -15,7 +15,8 @@ namespace plimsoll::data {
 
 /// What data/ needs to know of a tokenizer.
 struct TokenizerView {
-  /// Clears the vector and fills it with the ids of the text, no specials added.
+  /// Clears the vector and fills it with the ids of the text. BOS and EOS are added by the
+  /// store as the config says, unless encode("") shows that encode does it.
   std::function<void(std::string_view, std::vector<std::int32_t>&)> encode;
   /// Equal exactly when encode gives the same ids for every text.
   std::string fingerprint;

@@ -69,7 +69,7 @@ void Console::start(int64_t done, int64_t total) {
   const std::lock_guard lock(mutex_);
   done_ = done;
   total_ = total;
-  loss_ = 0;
+  loss_.reset();
   clock_ = StepClock();
   running_ = terminal_.interactive;
 }

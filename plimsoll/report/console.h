@@ -55,7 +55,8 @@ class Console {
   Terminal terminal_;
   StepClock clock_;
   int64_t done_ = 0, total_ = 0;
-  double loss_ = 0, last_draw_ = 0;
+  std::optional<double> loss_;
+  double last_draw_ = 0;
   bool running_ = false, drawn_ = false;
 };
 
@@ -68,7 +69,7 @@ void restore_terminal() noexcept;
 std::string step_line(const StepRecord& record, bool color = false);
 std::string validation_line(const ValidationRecord& record, bool color = false);
 /// One line shorter than `width` columns; what does not fit is left out, the bar itself first.
-std::string progress_line(int64_t done, int64_t total, double loss,
+std::string progress_line(int64_t done, int64_t total, std::optional<double> loss,
                           std::optional<double> seconds_left, int width);
 /// "1:02:03", "2:03", "n/a".
 std::string format_duration(std::optional<double> seconds);

@@ -13,7 +13,7 @@ constexpr const char* kMissing = "n/a";
 
 std::string fixed(std::optional<double> value, int width, int decimals, const char* unit = "") {
   if (!value) return kMissing;
-  return fmt::format("{:{}.{}f}{}", *value, width, decimals, unit);
+  return fmt::format("{:>{}.{}f}{}", *value, width, decimals, unit);
 }
 
 std::string rate(std::optional<double> value) {
@@ -81,7 +81,7 @@ std::string format_duration(std::optional<double> seconds) {
                    : fmt::format("{}:{:02}", minutes, rest);
 }
 
-std::string progress_line(int64_t done, int64_t total, double loss,
+std::string progress_line(int64_t done, int64_t total, std::optional<double> loss,
                           std::optional<double> seconds_left, int width) {
   const double share =
       total > 0 ? std::clamp(static_cast<double>(done) / static_cast<double>(total), 0.0, 1.0)
@@ -91,7 +91,7 @@ std::string progress_line(int64_t done, int64_t total, double loss,
   const std::string head = fmt::format("{:3.0f}% ", std::floor(100 * share));
   std::string tail = fmt::format(" {}/{}", done, total);
   const std::string more[] = {fmt::format("  ETA {}", format_duration(seconds_left)),
-                              fmt::format("  loss {:.4f}", loss)};
+                              fmt::format("  loss {}", fixed(loss, 0, 4))};
   for (const std::string& part : more) {
     if (static_cast<int>(head.size() + tail.size() + part.size()) <= room) tail += part;
   }

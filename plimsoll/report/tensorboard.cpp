@@ -62,14 +62,16 @@ double now() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Readers take the files of a folder in the order of their names: seconds first, then a count.
+/// Readers take the files of a folder in the order of their names, so the time comes first, fine
+/// enough for a run that is resumed at once.
 std::string file_name() {
   static std::atomic<int> count{0};
   char host[256] = "host";
   if (::gethostname(host, sizeof host) != 0) std::strcpy(host, "host");
   host[sizeof host - 1] = '\0';
-  return fmt::format("events.out.tfevents.{:010d}.{}.{}.{}", static_cast<int64_t>(now()), host,
-                     ::getpid(), count++);
+  const auto micros = static_cast<int64_t>(now() * 1e6);
+  return fmt::format("events.out.tfevents.{:010d}.{:06d}.{}.{}.{}", micros / 1000000,
+                     micros % 1000000, host, ::getpid(), count++);
 }
 
 void add(TensorBoard::Scalars& scalars, std::string tag, std::optional<double> value) {

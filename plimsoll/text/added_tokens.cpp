@@ -16,15 +16,15 @@ int byte_at(std::string_view s, size_t i) {  // -1 past the end, so that prefixe
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::sort(tokens_.begin(), tokens_.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
+            [](const AddedToken& a, const AddedToken& b) { return a.found_as < b.found_as; });
   for (uint32_t i = 0; i < tokens_.size(); ++i) {
-    const auto first = static_cast<unsigned char>(tokens_[i].content[0]);
+    const auto first = static_cast<unsigned char>(tokens_[i].found_as[0]);
     if (!first_byte_[first]) range_[first].first = i;
     first_byte_[first] = true;
     range_[first].second = i + 1;
   }
-  if (!tokens_.empty() && tokens_.front().content[0] == tokens_.back().content[0]) {
-    only_first_ = byte_at(tokens_.front().content, 0);
+  if (!tokens_.empty() && tokens_.front().found_as[0] == tokens_.back().found_as[0]) {
+    only_first_ = byte_at(tokens_.front().found_as, 0);
   }
 }
 
@@ -38,7 +38,7 @@ AddedTokenMatcher::Match AddedTokenMatcher::find(std::string_view text, size_t f
       continue;
     }
     if (const AddedToken* token = longest_at(text.substr(i))) {
-      return {token, i, i + token->content.size()};
+      return {token, i, i + token->found_as.size()};
     }
   }
   return {};
@@ -50,13 +50,13 @@ const AddedToken* AddedTokenMatcher::longest_at(std::string_view text) const {
   auto low = tokens_.begin() + first, high = tokens_.begin() + last;
   const AddedToken* longest = nullptr;
   for (size_t depth = 1; low != high; ++depth) {
-    if (low->content.size() == depth) longest = &*low++;
+    if (low->found_as.size() == depth) longest = &*low++;
     if (depth == text.size() || low == high) break;
     const int next = byte_at(text, depth);
     low = std::partition_point(
-        low, high, [&](const AddedToken& t) { return byte_at(t.content, depth) < next; });
+        low, high, [&](const AddedToken& t) { return byte_at(t.found_as, depth) < next; });
     high = std::partition_point(
-        low, high, [&](const AddedToken& t) { return byte_at(t.content, depth) == next; });
+        low, high, [&](const AddedToken& t) { return byte_at(t.found_as, depth) == next; });
   }
   return longest;
 }

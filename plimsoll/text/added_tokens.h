@@ -13,7 +13,9 @@ namespace plimsoll::text {
 
 /// A token that is found in the text before it is cut into words.
 struct AddedToken {
-  std::string content;
+  std::string content;  // as the file spells it
+  std::string
+      found_as;  // as it is matched and printed: content, normalised where `normalized` says so
   int32_t id = 0;
   bool single_word = false;  // not beside a word character
   bool lstrip = false;       // takes the white space before it
@@ -26,7 +28,7 @@ struct AddedToken {
 class AddedTokenMatcher {
  public:
   AddedTokenMatcher() = default;
-  /// Contents must be distinct and not empty.
+  /// Each `found_as` must be distinct and not empty.
   explicit AddedTokenMatcher(std::vector<AddedToken> tokens);
 
   /// Calls piece(std::string_view) for text between tokens (never empty) and token(id) for tokens,
@@ -59,7 +61,7 @@ class AddedTokenMatcher {
   static size_t left_of_space(std::string_view text, size_t begin, size_t stop);
   static size_t right_of_space(std::string_view text, size_t end);
 
-  std::vector<AddedToken> tokens_;  // sorted by content
+  std::vector<AddedToken> tokens_;  // sorted by found_as
   std::array<bool, 256> first_byte_{};
   std::array<std::pair<uint32_t, uint32_t>, 256> range_{};  // of tokens_, by first byte
   int only_first_ = -1;  // the first byte where all tokens share it

@@ -12,9 +12,28 @@ namespace plimsoll::text {
 
 namespace {
 
-// Where the text stops being JSON. simdjson does not say; this slower parser does, and needs no
-// stack for nested values.
-std::string place_of_error(std::string_view json) {
+std::string_view name_of(simdjson::dom::element_type type) {
+  using Type = simdjson::dom::element_type;
+  switch (type) {
+    case Type::ARRAY:
+      return "an array";
+    case Type::OBJECT:
+      return "an object";
+    case Type::STRING:
+      return "a string";
+    case Type::BOOL:
+      return "a boolean";
+    case Type::NULL_VALUE:
+      return "null";
+    default:
+      return "a number";
+  }
+}
+
+}  // namespace
+
+// simdjson does not say where; this slower parser does, and needs no stack for nested values.
+std::string place_of_json_error(std::string_view json) {
   struct Places : nlohmann::json_sax<nlohmann::json> {
     size_t byte = 0;
     bool null() override { return true; }
@@ -42,26 +61,6 @@ std::string place_of_error(std::string_view json) {
   const size_t column = before.size() - (newline == before.npos ? 0 : newline + 1) + 1;
   return fmt::format(" at line {}, column {}", line, column);
 }
-
-std::string_view name_of(simdjson::dom::element_type type) {
-  using Type = simdjson::dom::element_type;
-  switch (type) {
-    case Type::ARRAY:
-      return "an array";
-    case Type::OBJECT:
-      return "an object";
-    case Type::STRING:
-      return "a string";
-    case Type::BOOL:
-      return "a boolean";
-    case Type::NULL_VALUE:
-      return "null";
-    default:
-      return "a number";
-  }
-}
-
-}  // namespace
 
 std::string in_quotes(std::string_view s) {
   constexpr size_t kShown = 60;
@@ -92,7 +91,11 @@ JsonDocument::JsonDocument(std::string_view json, std::string origin, size_t max
                             simdjson::DEFAULT_MAX_DEPTH));
   }
   if (error == simdjson::UTF8_ERROR) throw Error(fmt::format("{}: not UTF-8", origin_));
-  if (error) throw Error(fmt::format("{}: not JSON{}", origin_, place_of_error(json)));
+  if (error == simdjson::NUMBER_ERROR) {
+    throw Error(fmt::format("{}: a number is malformed or out of range{}", origin_,
+                            place_of_json_error(json)));
+  }
+  if (error) throw Error(fmt::format("{}: not JSON{}", origin_, place_of_json_error(json)));
 }
 
 void JsonNode::fail(const std::string& problem) const {

@@ -69,6 +69,9 @@ class JsonNode {
   std::string path_;  // empty for the root
 };
 
+/// " at line 3, column 7": where the text stops being JSON; empty where it does not.
+std::string place_of_json_error(std::string_view json);
+
 /// A string for an error line: control characters escaped, shortened, in quotes.
 std::string in_quotes(std::string_view s);
 

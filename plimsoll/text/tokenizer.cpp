@@ -94,7 +94,7 @@ TokenTable make_token_table(const TokenizerSpec& spec, const std::string& origin
   for (uint32_t i = 0; i < spec.vocabulary.size(); ++i) {
     put(spec.vocabulary[i], spec.ids[i], false);
   }
-  for (const AddedToken& token : spec.added_tokens) put(token.content, token.id, token.special);
+  for (const AddedToken& token : spec.added_tokens) put(token.found_as, token.id, token.special);
   return table;
 }
 
@@ -118,20 +118,25 @@ BpeModel make_model(TokenizerSpec& spec) {
   return BpeModel(std::move(parts));
 }
 
+void set_found_as(TokenizerSpec& spec) {
+  for (AddedToken& token : spec.added_tokens) {
+    if (!token.normalized || !spec.nfc || !normalise_nfc(token.content, token.found_as)) {
+      token.found_as = token.content;
+    }
+  }
+}
+
 AddedTokenMatcher make_matcher(const TokenizerSpec& spec, bool normalized) {
   std::vector<AddedToken> tokens;
   std::unordered_map<std::string, size_t> place;
-  for (const AddedToken& added : spec.added_tokens) {
-    if (added.normalized != normalized) continue;
-    AddedToken token = added;
-    std::string composed;
-    if (normalized && spec.nfc && normalise_nfc(token.content, composed)) token.content = composed;
+  for (const AddedToken& token : spec.added_tokens) {
+    if (token.normalized != normalized) continue;
     // Two may become equal by normalisation: the later one counts.
-    const auto [found, fresh] = place.emplace(token.content, tokens.size());
+    const auto [found, fresh] = place.emplace(token.found_as, tokens.size());
     if (fresh) {
-      tokens.push_back(std::move(token));
+      tokens.push_back(token);
     } else {
-      tokens[found->second] = std::move(token);
+      tokens[found->second] = token;
     }
   }
   return AddedTokenMatcher(std::move(tokens));
@@ -227,6 +232,7 @@ Tokenizer Tokenizer::parse(std::string_view json, const std::string& origin,
     key += fmt::format(" {}:{}:{}{}{}{}{}:{}", t.id, t.content.size(), t.single_word, t.lstrip,
                        t.rstrip, t.normalized, t.special, t.content);
   }
+  set_found_as(spec);
   return Tokenizer(std::make_shared<const Impl>(std::move(spec), config, origin, xxh3_hex(key)));
 }
 

@@ -1,5 +1,6 @@
 #include "plimsoll/trainer/session.h"
 
+#include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>

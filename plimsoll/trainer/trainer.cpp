@@ -1,26 +1,27 @@
 #include "plimsoll/trainer/trainer.h"
 
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <deque>
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/files.h"
 #include "plimsoll/base/units.h"
-#include "plimsoll/checkpoint/async_saver.h"
 #include "plimsoll/config/config.h"
+#include "plimsoll/device/choose.h"
+#include "plimsoll/device/host_allocator.h"
+#include "plimsoll/device/peak_flops.h"
 #include "plimsoll/generate/generator.h"
 #include "plimsoll/report/meters.h"
-#include "plimsoll/report/metrics_log.h"
-#include "plimsoll/report/tensorboard.h"
 #include "plimsoll/text/stream_decoder.h"
 #include "plimsoll/trainer/interrupt.h"
+#include "plimsoll/trainer/reporter.h"
+#include "plimsoll/trainer/saver.h"
 #include "plimsoll/trainer/session.h"
 #include "plimsoll/trainer/step.h"
-#include "plimsoll/version.h"
 
 namespace plimsoll::trainer {
 namespace {
@@ -30,127 +31,6 @@ using Clock = std::chrono::steady_clock;
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
-
-// A step whose numbers the host has not read yet.
-struct PendingStep {
-  report::StepRecord record;
-  StepResult result;
-};
-
-// The run's reports: reads device numbers when they are due, and hands plain records on.
-class Reporter {
- public:
-  Reporter(const Session& session, const std::filesystem::path& folder, report::Console& console)
-      : session_(session), console_(console), log_(folder, session.progress.step) {
-    if (session.config.metrics.tensorboard) tensorboard_.emplace(folder, session.progress.step);
-    const model::DecoderConfig& m = session.decoder.config;
-    flops_ = report::flops_per_token({.params = m.parameter_count(),
-                                      .embedding_params = m.tied ? 0 : m.embedding_count(),
-                                      .layers = m.layers,
-                                      .heads = m.heads,
-                                      .head_dim = m.head_dim,
-                                      .seq_len = session.config.train.max_context});
-  }
-
-  void add(PendingStep step) {
-    pending_.push_back(std::move(step));
-    // On the CPU reading a number waits for nothing.
-    const int64_t done = pending_.back().record.step;
-    if (session_.device.is_cpu() || done == 1 || done % session_.config.metrics.interval == 0)
-      flush();
-  }
-
-  // Reads what is pending. Throws Error for the first step that was not finite.
-  void flush() {
-    while (!pending_.empty()) {
-      PendingStep step = std::move(pending_.front());
-      pending_.pop_front();
-      report::StepRecord& r = step.record;
-      r.loss = step.result.loss.item<double>();
-      r.grad_norm = step.result.clipped.norm.item<double>();
-      r.tokens_per_second = report::tokens_per_second(r.tokens, r.seconds);
-      r.tflops = report::tflops(flops_, r.tokens_per_second);
-      last_loss_ = r.loss;
-      log_.write(r);
-      console_.progress(r);
-      if (r.step == 1 || r.step % session_.config.metrics.interval == 0) {
-        console_.step(r);
-        if (tensorboard_) tensorboard_->write(r);
-      }
-      if (step.result.clipped.found_inf.item<double>() != 0) {
-        throw Error(
-            fmt::format(
-                "step {}: loss {}, gradient norm {}: not finite; the update was skipped and "
-                "the run stopped",
-                r.step, r.loss, *r.grad_norm),
-            "lower optim.lr, or resume from the last checkpoint");
-      }
-    }
-  }
-
-  void validation(const report::ValidationRecord& record) {
-    log_.write(record);
-    console_.validation(record);
-    if (tensorboard_) tensorboard_->write(record);
-  }
-
-  double last_loss() const { return last_loss_; }
-
- private:
-  const Session& session_;
-  report::Console& console_;
-  report::MetricsLog log_;
-  std::optional<report::TensorBoard> tensorboard_;
-  int64_t flops_ = 0;
-  std::deque<PendingStep> pending_;
-  double last_loss_ = 0;
-};
-
-// Saves when due; decides what a failed save means.
-class Saver {
- public:
-  Saver(const CheckpointSection& config, const std::filesystem::path& root,
-        report::Console& console)
-      : config_(config), console_(console), saver_(root, config.keep) {
-    for (const std::string& name : checkpoint::remove_stale(root)) {
-      console.line(fmt::format("removed an unfinished checkpoint: {}", name));
-    }
-  }
-
-  bool due(int64_t step) const { return config_.interval > 0 && step % config_.interval == 0; }
-
-  void save(const Session& session) {
-    if (submitted_ == session.progress.step) return;
-    guarded([&] { saver_.submit(snapshot(session)); });
-    submitted_ = session.progress.step;
-    if (!config_.async) finish();
-  }
-
-  void finish() {
-    guarded([&] { saver_.wait(); });
-  }
-
-  std::optional<int64_t> last_saved() const { return saver_.last_saved(); }
-
- private:
-  template <typename Action>
-  void guarded(const Action& action) {
-    try {
-      action();
-    } catch (const Error& e) {
-      if (config_.on_error == "stop") throw;
-      console_.line(
-          fmt::format("checkpoint not saved: {} (going on, checkpoint.on_error = "
-                      "\"continue\")",
-                      e.what()));
-    }
-  }
-
-  CheckpointSection config_;
-  report::Console& console_;
-  checkpoint::AsyncSaver saver_;
-  int64_t submitted_ = -1;
-};
 
 // The micro-batches of one step; fewer than asked for (then the step is not run) at the data's end.
 std::vector<DeviceBatch> fetch(Session& session) {
@@ -241,90 +121,128 @@ std::string describe_data(const Session& s) {
   return text;
 }
 
+// Threads, determinism, plugins and the allocator of CPU tensors: all before the first tensor.
+device::Choice prepare_device(const RunConfig& config) {
+  if (config.device.threads) at::set_num_threads(static_cast<int>(*config.device.threads));
+  if (config.train.deterministic) {
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    // Memory that nobody wrote is never read here; filling it would only cost time.
+    at::globalContext().setDeterministicFillUninitializedMemory(false);
+  }
+  for (const std::string& plugin : config.device.plugins) device::load_plugin(plugin);
+  device::Choice choice = device::choose(config.device.name);
+  device::install_host_allocator();
+  if (config.memory.host_limit) {
+    device::set_host_allocator_limit(static_cast<int64_t>(*config.memory.host_limit));
+  }
+  return choice;
+}
+
+data::OnBuildProgress report_tokenising(report::Console& console) {
+  return [&console, said = false](const data::BuildProgress& p) mutable {
+    if (said) return;
+    said = true;
+    console.line(fmt::format("tokenising {} (once; kept in the cache)", p.file));
+  };
+}
+
+std::optional<double> peak(const Session& session) {
+  std::optional<device::Peak> found = device::peak_flops(session.device, session.compute);
+  if (!found) return std::nullopt;
+  return found->flops;
+}
+
+void write_run_files(Session& session, const RunFolder& folder) {
+  copy_tokenizer(session.config.data.tokenizer, folder.path);
+  session.config.run.dir = folder.path.string();
+  write_file_atomic(folder.path / "config.toml", config::to_toml(session.config));
+}
+
+void describe_run(const Session& session, const RunFolder& folder, report::Console& console) {
+  const model::DecoderConfig& m = session.decoder.config;
+  console.line(describe_data(session));
+  console.line(fmt::format("model: {} {}, {} parameters; {} arithmetic, {} threads", m.architecture,
+                           m.flavor, format_count(m.parameter_count()),
+                           session.compute == at::kBFloat16 ? "bf16" : "fp32",
+                           at::get_num_threads()));
+  std::string line = "run: " + folder.path.string();
+  if (folder.resume_step) line += fmt::format(", continued after step {}", *folder.resume_step);
+  console.line(line);
+}
+
+void run_steps(Session& session, Reporter& reporter, Saver& saver, report::Console& console) {
+  const TrainSection& t = session.config.train;
+  const int64_t last = std::min(t.steps, t.stop_after.value_or(t.steps));
+  console.start(session.progress.step, last);
+  while (session.progress.step < last && !InterruptScope::interrupted()) {
+    Clock::time_point begin = Clock::now();
+    std::vector<DeviceBatch> batches = fetch(session);
+    if (batches.empty()) {
+      console.line(fmt::format("the data ended after step {}", session.progress.step));
+      break;
+    }
+    const double data_seconds = seconds_since(begin);
+    PendingStep step = run_step(session, batches);
+    step.record.seconds = seconds_since(begin);
+    step.record.data_seconds = data_seconds;
+    reporter.add(std::move(step));
+
+    const int64_t done = session.progress.step;
+    if (session.corpus.validation.size() > 0 && t.validation_interval > 0 &&
+        done % t.validation_interval == 0 && done < last) {
+      reporter.validation(run_validation(session));
+    }
+    if (saver.due(done)) {
+      reporter.flush();  // what is not finite must not be saved
+      saver.save(session);
+    }
+  }
+  reporter.flush();
+  console.finish();
+}
+
+void finish_run(const Session& session, Reporter& reporter, report::Console& console,
+                TrainResult& result) {
+  if (session.corpus.validation.size() > 0) {
+    report::ValidationRecord record = run_validation(session);
+    result.validation_loss = record.loss;
+    reporter.validation(record);
+    console.line(fmt::format(
+        "validation loss {:.4f} nats a token; the unigram entropy of the corpus is {:.4f}, what a "
+        "model without context would lose on the held-out text {:.4f}",
+        record.loss, data::unigram_entropy(session.corpus.train),
+        data::unigram_cross_entropy(session.corpus.validation, session.corpus.train)));
+  }
+  if (session.config.train.sample_tokens > 0) print_sample(session, console);
+}
+
 }  // namespace
 
 TrainResult train(const RunConfig& config, const Resume& resume, report::Console& console) {
-  if (config.device.threads) at::set_num_threads(static_cast<int>(*config.device.threads));
-  const c10::Device device(c10::kCPU);
-  std::unique_ptr<Session> session = open_session(config, device);
+  const device::Choice choice = prepare_device(config);
+  console.line(choice.line());
+  std::unique_ptr<Session> session =
+      open_session(config, choice.device, report_tokenising(console));
   RunFolder folder = open_run_folder(config.run.dir, config.run.name, resume);
   if (folder.resume_step) {
     restore(*session, checkpoint::open_checkpoint(
                           checkpoint::step_path(folder.checkpoints(), *folder.resume_step)));
   }
-  session->config.run.dir = folder.path.string();
-  RunConfig resolved = session->config;
-  write_file_atomic(folder.path / "config.toml", config::to_toml(resolved));
-  copy_tokenizer(config.data.tokenizer, folder.path);
+  write_run_files(*session, folder);
+  describe_run(*session, folder, console);
 
-  console.line(describe_data(*session));
-  console.line(fmt::format("model: {} {}, {} parameters, {} arithmetic, {} threads",
-                           session->decoder.config.architecture, session->decoder.config.flavor,
-                           format_count(session->decoder.config.parameter_count()),
-                           session->compute == at::kBFloat16 ? "bf16" : "fp32",
-                           at::get_num_threads()));
-  console.line(fmt::format(
-      "run: {}{}", folder.path.string(),
-      folder.resume_step ? fmt::format(", continued after step {}", *folder.resume_step) : ""));
-
-  Reporter reporter(*session, folder.path, console);
+  Reporter reporter(*session, folder.path, peak(*session), console);
   Saver saver(config.checkpoint, folder.checkpoints(), console);
   InterruptScope interrupts;
-  const int64_t last = std::min(config.train.steps, config.train.stop_after.value_or(INT64_MAX));
-  const bool validates = session->corpus.validation.size() > 0;
-  console.start(session->progress.step, last);
+  TrainResult result{.folder = folder.path};
+  run_steps(*session, reporter, saver, console);
 
-  TrainResult result;
-  result.folder = folder.path;
-  bool validated = false;
-  while (session->progress.step < last && !InterruptScope::interrupted()) {
-    Clock::time_point begin = Clock::now();
-    std::vector<DeviceBatch> batches = fetch(*session);
-    if (batches.empty()) {
-      console.line(fmt::format("the data ended after step {}", session->progress.step));
-      break;
-    }
-    const double data_seconds = seconds_since(begin);
-    PendingStep step = run_step(*session, batches);
-    step.record.seconds = seconds_since(begin);
-    step.record.data_seconds = data_seconds;
-    reporter.add(std::move(step));
-    validated = validates && config.train.validation_interval > 0 &&
-                session->progress.step % config.train.validation_interval == 0;
-    if (validated) {
-      report::ValidationRecord record = run_validation(*session);
-      result.validation_loss = record.loss;
-      reporter.validation(record);
-    }
-    if (saver.due(session->progress.step)) {
-      reporter.flush();  // a step that was not finite must not be saved
-      saver.save(*session);
-    }
-  }
-  reporter.flush();
   result.interrupted = InterruptScope::interrupted();
   result.step = session->progress.step;
   result.loss = reporter.last_loss();
-  console.finish();
   if (config.checkpoint.last) saver.save(*session);
   saver.finish();
-
-  if (!result.interrupted) {
-    if (validates) {
-      if (!validated) {
-        report::ValidationRecord record = run_validation(*session);
-        result.validation_loss = record.loss;
-        reporter.validation(record);
-      }
-      console.line(fmt::format(
-          "validation loss {:.4f} nats a token; a model that ignores context would have {:.4f} "
-          "(unigram entropy of the held-out text {:.4f})",
-          *result.validation_loss,
-          data::unigram_cross_entropy(session->corpus.validation, session->corpus.train),
-          data::unigram_entropy(session->corpus.validation)));
-    }
-    if (config.train.sample_tokens > 0) print_sample(*session, console);
-  }
+  if (!result.interrupted) finish_run(*session, reporter, console, result);
   if (auto saved = saver.last_saved()) {
     console.line(fmt::format("checkpoint: {}",
                              checkpoint::step_path(folder.checkpoints(), *saved).string()));

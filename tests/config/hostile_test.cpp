@@ -69,6 +69,12 @@ TEST(Hostile, ManyProblemsAreCounted) {
   EXPECT_THAT(problems, testing::EndsWith("\nand 4950 more"));
 }
 
+TEST(Hostile, ManyTablesWithManyProblemsTakeNoTime) {
+  // Looking for what was meant, over all tables, for each of these keys would take minutes.
+  const std::string problems = problems_of(repeat("[[train.optim.groups]]\nxyz = 1\n", 30000));
+  EXPECT_THAT(problems, testing::EndsWith("more"));
+}
+
 TEST(Hostile, BrokenTextIsOneLine) {
   for (const std::string& text :
        {std::string("name = \"\xff\xfe\""), std::string("\xff"), std::string("name = \"a\0b\"", 12),
