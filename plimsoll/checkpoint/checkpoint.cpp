@@ -1,10 +1,12 @@
 #include "plimsoll/checkpoint/checkpoint.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cstring>
 #include <set>
 #include <unordered_map>
@@ -91,6 +93,14 @@ std::vector<TensorView> views_of(const std::vector<NamedTensor>& tensors,
   return views;
 }
 
+// Over torch's own threads, which may still be spinning from the last operator.
+void share_over_torch(std::size_t count, const std::function<void(std::size_t)>& work) {
+  std::atomic<std::size_t> next{0};
+  at::parallel_for(0, at::get_num_threads(), 1, [&](std::int64_t, std::int64_t) {
+    for (std::size_t i = next++; i < count; i = next++) work(i);
+  });
+}
+
 std::string kind_text(DType dtype, std::span<const std::int64_t> shape) {
   return fmt::format("{} {}", dtype_name(dtype), shape_text(shape));
 }
@@ -156,12 +166,12 @@ class Filler {
 
   void flush() {
     if (group_) {
-      const auto hashes = read_tensors_hashed(file_, requests_);
+      const auto hashes = read_tensors_hashed(file_, requests_, share_over_torch);
       for (std::size_t i = 0; i < hashes.size(); ++i) {
         check_hash(*group_, requests_[i].info->name, hashes[i]);
       }
     } else {
-      read_tensors(file_, requests_);
+      read_tensors(file_, requests_, share_over_torch);
     }
     for (const Bounce& bounce : bounces_) finish(bounce);
     requests_.clear();

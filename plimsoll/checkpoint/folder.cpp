@@ -279,13 +279,13 @@ FolderContents read_folder(const fs::path& path) {
   return out;
 }
 
-void verify_data(const FolderContents& contents, const std::string& group, int threads) {
+void verify_data(const FolderContents& contents, const std::string& group) {
   const auto found = contents.groups.find(group);
   if (found == contents.groups.end()) {
     throw Error(fmt::format("{}: no group {}", contents.path.string(), quote(group)));
   }
   const auto& [file, xxh3] = found->second;
-  const std::vector<std::string> hashes = hash_tensors(file, threads);
+  const std::vector<std::string> hashes = hash_tensors(file);
   for (std::size_t i = 0; i < hashes.size(); ++i) {
     check_hash(found->second, file.tensors()[i].name, hashes[i]);
   }

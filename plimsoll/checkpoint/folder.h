@@ -54,7 +54,7 @@ struct FolderContents {
 FolderContents read_folder(const std::filesystem::path& path);
 
 /// Hashes all data of one file and throws Error naming the first tensor whose xxh3 differs.
-void verify_data(const FolderContents& contents, const std::string& group, int threads = 2);
+void verify_data(const FolderContents& contents, const std::string& group);
 
 /// Throws Error when `found` is not the checksum that the checkpoint keeps for a tensor it has.
 void check_hash(const FolderContents::Group& group, const std::string& tensor,

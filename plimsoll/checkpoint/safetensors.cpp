@@ -8,11 +8,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <exception>
 #include <mutex>
 #include <numeric>
 #include <thread>
 #include <utility>
+
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/durable.h"
@@ -21,10 +26,50 @@
 namespace plimsoll::checkpoint {
 namespace {
 
-// One read: few system calls, and what was read is still in the cache when it is hashed.
-constexpr std::uint64_t kChunk = 1 << 20;
 // What a thread takes at a time when nothing is hashed.
 constexpr std::uint64_t kPiece = 8 << 20;
+// Copied from the map at a time; when it is hashed first, it is still in the cache then.
+constexpr std::uint64_t kChunk = 2 << 20;
+// Below this a system call costs less than the page faults of a map.
+constexpr std::uint64_t kSmall = 256 << 10;
+
+// memcpy that leaves the destination out of the cache: it is not read first to be overwritten,
+// which saves a third of the memory traffic of a large copy.
+void stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+#if defined(__SSE2__)
+  const std::size_t head = std::min(bytes, (16 - reinterpret_cast<std::uintptr_t>(to) % 16) % 16);
+  std::memcpy(to, from, head);
+  std::size_t at = head;
+  for (; at + 64 <= bytes; at += 64) {
+    const auto* in = reinterpret_cast<const __m128i*>(from + at);
+    auto* out = reinterpret_cast<__m128i*>(to + at);
+    const __m128i a = _mm_loadu_si128(in);
+    const __m128i b = _mm_loadu_si128(in + 1);
+    const __m128i c = _mm_loadu_si128(in + 2);
+    const __m128i d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  _mm_sfence();
+  std::memcpy(to + at, from + at, bytes - at);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+// Brings pages of a map in. False where the kernel cannot say so, or they cannot be had (the file
+// shrank, the disk failed): touching them would then kill the process.
+bool populate(const std::byte* from, std::uint64_t bytes) {
+#if defined(MADV_POPULATE_READ)
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const std::uintptr_t before = reinterpret_cast<std::uintptr_t>(from) % page;
+  return ::madvise(const_cast<std::byte*>(from - before), bytes + before, MADV_POPULATE_READ) == 0;
+#else
+  return false;
+#endif
+}
 
 }  // namespace
 
@@ -93,61 +138,75 @@ void SafetensorsFile::read(std::uint64_t begin, std::uint64_t bytes, void* desti
   auto* out = static_cast<std::byte*>(destination);
   std::uint64_t at = header_.data_begin + begin;
   while (bytes > 0) {
-    const ssize_t got = ::pread(file_.get(), out, std::min(bytes, kChunk), static_cast<off_t>(at));
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      throw_system_error("read", path_, errno);
+    const std::byte* from = map_ + at;
+    std::uint64_t got = std::min(bytes, kChunk);
+    if (bytes >= kSmall && populate(from, got)) {
+      if (hash) hash->update({reinterpret_cast<const char*>(from), got});
+      stream_copy(out, from, got);
+    } else {
+      got = read_some(at, got, out);
+      if (hash) hash->update({reinterpret_cast<const char*>(out), got});
     }
+    out += got;
+    at += got;
+    bytes -= got;
+  }
+}
+
+// At least one byte, by a system call.
+std::uint64_t SafetensorsFile::read_some(std::uint64_t at, std::uint64_t bytes, void* out) const {
+  for (;;) {
+    const ssize_t got = ::pread(file_.get(), out, bytes, static_cast<off_t>(at));
+    if (got > 0) return static_cast<std::uint64_t>(got);
     if (got == 0) {
       throw Error(fmt::format("{}: the file shrank while it was read: expected {} bytes, found {}",
                               path_.string(), file_bytes_, at));
     }
-    if (hash) hash->update({reinterpret_cast<const char*>(out), static_cast<std::size_t>(got)});
-    out += got;
-    at += static_cast<std::uint64_t>(got);
-    bytes -= static_cast<std::uint64_t>(got);
+    if (errno != EINTR) throw_system_error("read", path_, errno);
   }
+}
+
+Share threads(int count) {
+  return [count](std::size_t parts, const std::function<void(std::size_t)>& work) {
+    std::atomic<std::size_t> next{0};
+    std::mutex mutex;
+    std::exception_ptr error;
+    const auto loop = [&] {
+      try {
+        for (std::size_t i = next++; i < parts; i = next++) work(i);
+      } catch (...) {
+        next = parts;
+        const std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+      }
+    };
+    {
+      std::vector<std::jthread> others;
+      const auto wanted = std::min(parts, static_cast<std::size_t>(std::max(count, 1)));
+      for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(loop);
+      loop();
+    }
+    if (error) std::rethrow_exception(error);
+  };
 }
 
 namespace {
 
-// Runs work(0) .. work(count - 1) on `threads` threads and throws the first exception.
-template <typename Work>
-void share_out(std::size_t count, int threads, const Work& work) {
-  std::atomic<std::size_t> next{0};
-  std::mutex mutex;
-  std::exception_ptr error;
-  const auto loop = [&] {
-    try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
-    } catch (...) {
-      next = count;
-      const std::lock_guard lock(mutex);
-      if (!error) error = std::current_exception();
-    }
-  };
-  {
-    std::vector<std::jthread> others;
-    const auto wanted =
-        std::min<std::size_t>(count, static_cast<std::size_t>(std::max(threads, 1)));
-    for (std::size_t i = 1; i < wanted; ++i) others.emplace_back(loop);
-    loop();
-  }
-  if (error) std::rethrow_exception(error);
-}
-
 std::string hash_tensor(const SafetensorsFile& file, const TensorInfo& info) {
   Xxh3 hash;
-  std::vector<std::byte> buffer(std::min(kChunk, info.bytes()));
-  for (std::uint64_t at = 0; at < info.bytes(); at += kChunk) {
-    file.read(info.begin + at, std::min(kChunk, info.bytes() - at), buffer.data(), &hash);
+  // Pieces below kSmall: a buffer that stays in the cache.
+  constexpr std::uint64_t kBuffer = kSmall / 2;
+  std::vector<std::byte> buffer(std::min(kBuffer, info.bytes()));
+  for (std::uint64_t at = 0; at < info.bytes(); at += kBuffer) {
+    file.read(info.begin + at, std::min(kBuffer, info.bytes() - at), buffer.data(), &hash);
   }
   return hash.hex();
 }
 
 }  // namespace
 
-void read_tensors(const SafetensorsFile& file, std::span<const ReadRequest> requests, int threads) {
+void read_tensors(const SafetensorsFile& file, std::span<const ReadRequest> requests,
+                  const Share& share) {
   struct Piece {
     std::uint64_t begin;
     std::uint64_t bytes;
@@ -160,13 +219,14 @@ void read_tensors(const SafetensorsFile& file, std::span<const ReadRequest> requ
                         static_cast<std::byte*>(request.destination) + at});
     }
   }
-  share_out(pieces.size(), threads, [&](std::size_t i) {
+  share(pieces.size(), [&](std::size_t i) {
     file.read(pieces[i].begin, pieces[i].bytes, pieces[i].destination, nullptr);
   });
 }
 
 std::vector<std::string> read_tensors_hashed(const SafetensorsFile& file,
-                                             std::span<const ReadRequest> requests, int threads) {
+                                             std::span<const ReadRequest> requests,
+                                             const Share& share) {
   std::vector<std::string> hashes(requests.size());
   // Big ones first, so that no thread is left with one at the end.
   std::vector<std::size_t> order(requests.size());
@@ -174,7 +234,7 @@ std::vector<std::string> read_tensors_hashed(const SafetensorsFile& file,
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     return requests[a].info->bytes() > requests[b].info->bytes();
   });
-  share_out(order.size(), threads, [&](std::size_t i) {
+  share(order.size(), [&](std::size_t i) {
     const ReadRequest& request = requests[order[i]];
     Xxh3 hash;
     file.read(request.info->begin, request.info->bytes(), request.destination, &hash);
@@ -183,10 +243,9 @@ std::vector<std::string> read_tensors_hashed(const SafetensorsFile& file,
   return hashes;
 }
 
-std::vector<std::string> hash_tensors(const SafetensorsFile& file, int threads) {
+std::vector<std::string> hash_tensors(const SafetensorsFile& file, const Share& share) {
   std::vector<std::string> hashes(file.tensors().size());
-  share_out(hashes.size(), threads,
-            [&](std::size_t i) { hashes[i] = hash_tensor(file, file.tensors()[i]); });
+  share(hashes.size(), [&](std::size_t i) { hashes[i] = hash_tensor(file, file.tensors()[i]); });
   return hashes;
 }
 

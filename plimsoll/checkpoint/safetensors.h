@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <span>
@@ -71,10 +72,12 @@ class SafetensorsFile {
   const TensorInfo& at(std::string_view name) const;
   /// The data of a tensor of this file; not necessarily aligned to its element.
   std::span<const std::byte> bytes(const TensorInfo& info) const;
-  /// Reads from the data section with plain reads; adds to `hash` unless null. Throws Error.
+  /// Copies from the data section; adds to `hash` unless null. Throws Error.
   void read(std::uint64_t begin, std::uint64_t bytes, void* destination, Xxh3* hash) const;
 
  private:
+  std::uint64_t read_some(std::uint64_t at, std::uint64_t bytes, void* out) const;
+
   std::filesystem::path path_;
   FileDescriptor file_;
   std::uint64_t file_bytes_ = 0;
@@ -89,18 +92,25 @@ struct ReadRequest {
   void* destination = nullptr;
 };
 
-/// Reads tensors into memory the caller owns, with plain reads from `threads` threads. Throws Error
-/// when the file shrank or a read fails; the destinations are then undefined.
+/// How work is shared out: calls work(0) .. work(count - 1) in any order, from any threads, returns
+/// when all are done and throws the first exception. A program that has a pool of threads passes it
+/// here: threads that wait by spinning would take the cores from new ones.
+using Share = std::function<void(std::size_t count, const std::function<void(std::size_t)>& work)>;
+/// Shares work out over `count` threads made for it, the caller's among them.
+Share threads(int count = 2);
+
+/// Reads tensors into memory the caller owns. Throws Error when the file shrank
+/// or a read fails; the destinations are then undefined.
 void read_tensors(const SafetensorsFile& file, std::span<const ReadRequest> requests,
-                  int threads = 2);
+                  const Share& share = threads());
 
 /// The same, and returns the xxh3-128 (32 hex digits) of each tensor's bytes, hashed while they are
 /// still in the cache. One tensor is read by one thread.
 std::vector<std::string> read_tensors_hashed(const SafetensorsFile& file,
                                              std::span<const ReadRequest> requests,
-                                             int threads = 2);
+                                             const Share& share = threads());
 
 /// The xxh3-128 of all tensors, in the order of file.tensors().
-std::vector<std::string> hash_tensors(const SafetensorsFile& file, int threads = 2);
+std::vector<std::string> hash_tensors(const SafetensorsFile& file, const Share& share = threads());
 
 }  // namespace plimsoll::checkpoint

@@ -83,19 +83,19 @@ TEST(Safetensors, ReadsIntoMemoryOfTheCaller) {
   views.push_back({"big", DType::U32, {5'000'001}, big.data(), big.size() * 4});
   write_safetensors(folder / "a", views);
   const SafetensorsFile file(folder / "a");
-  for (const int threads : {0, 1, 2, 5}) {
+  for (const int count : {0, 1, 2, 5}) {
     std::vector<std::vector<char>> out;
     std::vector<ReadRequest> requests;
     for (const TensorView& view : views) {
       requests.push_back({&file.at(view.name), out.emplace_back(view.bytes).data()});
     }
-    read_tensors(file, requests, threads);
+    read_tensors(file, requests, threads(count));
     for (std::size_t i = 0; i < views.size(); ++i) {
       EXPECT_TRUE(views[i].bytes == 0 ||
                   std::memcmp(out[i].data(), views[i].data, views[i].bytes) == 0);
       std::fill(out[i].begin(), out[i].end(), 0);
     }
-    const auto hashes = read_tensors_hashed(file, requests, threads);
+    const auto hashes = read_tensors_hashed(file, requests, threads(count));
     for (std::size_t i = 0; i < views.size(); ++i) {
       EXPECT_EQ(hashes[i], xxh3_hex({out[i].data(), out[i].size()}));
       EXPECT_TRUE(views[i].bytes == 0 ||
