@@ -28,13 +28,13 @@ at::Tensor scalar(double x) {
   return at::full({}, x, at::kFloat);
 }
 
-struct Setup {
+struct Update {
   AdamWTensors t;
   AdamWScalars s;
 };
 
-Setup make(at::ScalarType grads, at::ScalarType moments, std::optional<at::ScalarType> compute) {
-  Setup setup;
+Update make(at::ScalarType grads, at::ScalarType moments, std::optional<at::ScalarType> compute) {
+  Update setup;
   uint64_t seed = 1;
   for (std::vector<int64_t> shape : {std::vector<int64_t>{3, 5}, {1}, {4099}, {7, 0}, {40000}}) {
     setup.t.params.push_back(random(shape, at::kFloat, seed++));
@@ -164,14 +164,14 @@ TEST(AdamW, RefusesWhatDoesNotFit) {
     change(setup);
     EXPECT_THROW(adamw_(setup.t, setup.s), Error);
   };
-  expect_error([](Setup& x) { x.t.grads.pop_back(); });
-  expect_error([](Setup& x) { x.t.grads[1] = at::Tensor(); });
-  expect_error([](Setup& x) { x.t.grads[0] = random({5, 3}, at::kFloat, 1); });
-  expect_error([](Setup& x) { x.t.grads[0] = random({5, 3}, at::kFloat, 1).t(); });
-  expect_error([](Setup& x) { x.t.params[0] = x.t.params[0].to(at::kBFloat16); });
-  expect_error([](Setup& x) { x.t.compute.pop_back(); });
-  expect_error([](Setup& x) { x.s.lr = x.s.lr.to(at::kDouble); });
-  expect_error([](Setup& x) { x.s.step = at::zeros({2}); });
+  expect_error([](Update& x) { x.t.grads.pop_back(); });
+  expect_error([](Update& x) { x.t.grads[1] = at::Tensor(); });
+  expect_error([](Update& x) { x.t.grads[0] = random({5, 3}, at::kFloat, 1); });
+  expect_error([](Update& x) { x.t.grads[0] = random({5, 3}, at::kFloat, 1).t(); });
+  expect_error([](Update& x) { x.t.params[0] = x.t.params[0].to(at::kBFloat16); });
+  expect_error([](Update& x) { x.t.compute.pop_back(); });
+  expect_error([](Update& x) { x.s.lr = x.s.lr.to(at::kDouble); });
+  expect_error([](Update& x) { x.s.step = at::zeros({2}); });
 }
 
 TEST(GradNorm, IsTheTotalNormInEveryDtypeAndDoesNotOverflow) {

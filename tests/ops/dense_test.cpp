@@ -22,7 +22,7 @@ using testing::relative_difference;
 using Tensors = std::vector<at::Tensor>;
 
 TEST(Linear, GradientIsRightInDouble) {
-  auto f = [](const Tensors& t) { return Tensors{linear(t[0], t[1])}; };
+  auto f = [](const Tensors& t) { return Tensors{ops::linear(t[0], t[1])}; };
   EXPECT_LT(gradcheck(f, {random({1, 1}, at::kDouble, 1), random({1, 1}, at::kDouble, 2)}), 1e-7);
   EXPECT_LT(gradcheck(f, {random({3, 5}, at::kDouble, 1), random({7, 5}, at::kDouble, 2)}), 1e-7);
 }
@@ -30,8 +30,8 @@ TEST(Linear, GradientIsRightInDouble) {
 TEST(Linear, ComputesWithTheCopyAndGivesTheMasterItsGradient) {
   auto x = random({9, 33}, at::kBFloat16, 1), w = random({17, 33}, at::kFloat, 2);
   auto copy = w.to(at::kBFloat16);
-  auto with = [&](const Tensors& t) { return Tensors{linear(t[0], t[1], copy)}; };
-  auto without = [](const Tensors& t) { return Tensors{linear(t[0], t[1])}; };
+  auto with = [&](const Tensors& t) { return Tensors{ops::linear(t[0], t[1], copy)}; };
+  auto without = [](const Tensors& t) { return Tensors{ops::linear(t[0], t[1])}; };
   EXPECT_TRUE(equal_bits(with({x, w})[0], at::mm(x, copy.t())));
   EXPECT_TRUE(equal_bits(with({x, w})[0], without({x, w})[0]));
   auto a = gradients(with, {x, w}), b = gradients(without, {x, w});
@@ -40,19 +40,19 @@ TEST(Linear, ComputesWithTheCopyAndGivesTheMasterItsGradient) {
   EXPECT_TRUE(equal_bits(a[0], b[0]));
   EXPECT_TRUE(equal_bits(a[1], b[1]));
   // Another copy: the arithmetic follows it.
-  EXPECT_TRUE(equal_bits(linear(x, w, copy * 2), at::mm(x, (copy * 2).t())));
+  EXPECT_TRUE(equal_bits(ops::linear(x, w, copy * 2), at::mm(x, (copy * 2).t())));
 }
 
 TEST(Linear, AccumulatesInTheGradientDtype) {
   auto x = random({4, 8}, at::kBFloat16, 1), w = random({3, 8}, at::kFloat, 2).requires_grad_();
-  linear(x, w, w.detach().to(at::kBFloat16)).sum().backward();
+  ops::linear(x, w, w.detach().to(at::kBFloat16)).sum().backward();
   auto once = w.grad().clone();
-  linear(x, w, w.detach().to(at::kBFloat16)).sum().backward();
+  ops::linear(x, w, w.detach().to(at::kBFloat16)).sum().backward();
   EXPECT_EQ(w.grad().scalar_type(), at::kFloat);
   EXPECT_TRUE(equal_bits(w.grad(), once * 2));
   auto half = random({3, 8}, at::kFloat, 2).requires_grad_();
   half.set_grad_dtype(at::kBFloat16);
-  linear(x, half).sum().backward();
+  ops::linear(x, half).sum().backward();
   EXPECT_EQ(half.grad().scalar_type(), at::kBFloat16);
 }
 
@@ -62,7 +62,7 @@ TEST(Linear, SavesOnlyWhatTheGradientsNeed) {
   auto run = [&](bool dx, bool dw) {
     auto a = x.detach().requires_grad_(dx), b = w.detach().requires_grad_(dw);
     std::vector<const void*> places;
-    for (const auto& t : testing::saved_by([&] { return linear(a, b, copy); })) {
+    for (const auto& t : testing::saved_by([&] { return ops::linear(a, b, copy); })) {
       places.push_back(t.const_data_ptr());
     }
     return places;
@@ -76,17 +76,17 @@ TEST(Linear, SavesOnlyWhatTheGradientsNeed) {
 
 TEST(Linear, RefusesWhatDoesNotFit) {
   auto x = random({4, 8}, at::kFloat, 1), w = random({3, 8}, at::kFloat, 2);
-  EXPECT_THROW(linear(x, random({3, 7}, at::kFloat, 2)), Error);
-  EXPECT_THROW(linear(x, w, w.to(at::kBFloat16)), Error);
-  EXPECT_THROW(linear(x, w, random({3, 7}, at::kFloat, 2)), Error);
-  EXPECT_THROW(linear(x.to(at::kLong), w), Error);
-  EXPECT_THROW(linear(x[0], w), Error);
+  EXPECT_THROW(ops::linear(x, random({3, 7}, at::kFloat, 2)), Error);
+  EXPECT_THROW(ops::linear(x, w, w.to(at::kBFloat16)), Error);
+  EXPECT_THROW(ops::linear(x, w, random({3, 7}, at::kFloat, 2)), Error);
+  EXPECT_THROW(ops::linear(x.to(at::kLong), w), Error);
+  EXPECT_THROW(ops::linear(x[0], w), Error);
 }
 
 TEST(Linear, MetaGivesTheSameShapes) {
   auto x = random({4, 8}, at::kBFloat16, 1).to(at::kMeta).requires_grad_();
   auto w = random({3, 8}, at::kFloat, 2).to(at::kMeta).requires_grad_();
-  auto y = linear(x, w);
+  auto y = ops::linear(x, w);
   EXPECT_EQ(y.sizes(), (std::vector<int64_t>{4, 3}));
   EXPECT_EQ(y.scalar_type(), at::kBFloat16);
   y.sum().backward();
@@ -97,7 +97,7 @@ TEST(Linear, MetaGivesTheSameShapes) {
 
 TEST(Embedding, GradientIsRightInDouble) {
   auto ids = testing::random_ids(7, 4, 1);
-  auto f = [&](const Tensors& t) { return Tensors{embedding(ids, t[0])}; };
+  auto f = [&](const Tensors& t) { return Tensors{ops::embedding(ids, t[0])}; };
   EXPECT_LT(gradcheck(f, {random({5, 3}, at::kDouble, 1)}), 1e-7);
 }
 
@@ -107,7 +107,7 @@ TEST(Embedding, SumsRowsInFp32WhateverTheIncomingDtype) {
       auto ids = testing::random_ids(333, 7, 3).to(at::kInt);
       auto w = random({9, d}, at::kFloat, 2).requires_grad_();
       auto copy = w.detach().to(dtype);
-      auto y = embedding(ids, w, copy);
+      auto y = ops::embedding(ids, w, copy);
       EXPECT_TRUE(equal_bits(y, plain::embedding(ids, w, copy)));
       auto g = random({333, d}, dtype, 4);
       y.backward(g);
@@ -120,7 +120,7 @@ TEST(Embedding, SumsRowsInFp32WhateverTheIncomingDtype) {
 TEST(Embedding, SavesIdsOnly) {
   auto ids = testing::random_ids(5, 4, 1);
   auto w = random({4, 3}, at::kFloat, 1).requires_grad_();
-  auto saved = testing::saved_by([&] { return embedding(ids, w); });
+  auto saved = testing::saved_by([&] { return ops::embedding(ids, w); });
   ASSERT_EQ(saved.size(), 1u);
   EXPECT_EQ(saved[0].data_ptr(), ids.data_ptr());
 }
@@ -131,19 +131,19 @@ TEST(Embedding, NamesTheIdThatIsOutside) {
     auto ids = testing::random_ids(5, 4, 1);
     ids.mutable_data_ptr<int64_t>()[2] = bad;
     try {
-      embedding(ids, w);
+      ops::embedding(ids, w);
       FAIL();
     } catch (const Error& e) {
       EXPECT_THAT(e.what(), ::testing::HasSubstr("ids[2] is " + std::to_string(bad)));
     }
   }
-  EXPECT_THROW(embedding(w, w), Error);
-  EXPECT_THROW(embedding(testing::random_ids(5, 4, 1), w, w.narrow(0, 0, 3)), Error);
+  EXPECT_THROW(ops::embedding(w, w), Error);
+  EXPECT_THROW(ops::embedding(testing::random_ids(5, 4, 1), w, w.narrow(0, 0, 3)), Error);
 }
 
 TEST(Embedding, MetaGivesTheSameShapes) {
   auto w = random({4, 3}, at::kFloat, 1).to(at::kMeta).requires_grad_();
-  auto y = embedding(testing::random_ids(5, 4, 1).to(at::kMeta), w);
+  auto y = ops::embedding(testing::random_ids(5, 4, 1).to(at::kMeta), w);
   EXPECT_EQ(y.sizes(), (std::vector<int64_t>{5, 3}));
   y.sum().backward();
   EXPECT_EQ(w.grad().sizes(), w.sizes());
