@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <type_traits>
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
@@ -54,10 +55,10 @@ PLIMSOLL_INLINE void store(double& to, double x) {
   to = x;
 }
 
-/// e^x to about one unit in the last place; below -87.3 it stays at the smallest normal number.
-PLIMSOLL_INLINE float exponential(float x) {
+/// e^x to about one unit in the last place; nothing below e^-87.3, infinity above e^88.3.
+PLIMSOLL_INLINE float exponential(float given) {
   constexpr float kMagic = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
-  x = x < -87.3f ? -87.3f : x;
+  float x = given < -87.3f ? -87.3f : given;
   x = x > 88.3f ? 88.3f : x;
   const float t = x * 1.44269504088896341f + kMagic;
   const float n = t - kMagic;
@@ -71,7 +72,9 @@ PLIMSOLL_INLINE float exponential(float x) {
   p = p * r + 5.0000001201e-1f;
   p = p * (r * r) + r + 1.0f;
   const uint32_t power = (std::bit_cast<uint32_t>(t) - 0x4b400000u + 127u) << 23;
-  return p * std::bit_cast<float>(power);
+  p *= std::bit_cast<float>(power);
+  p = given < -87.3f ? 0.0f : p;
+  return given > 88.3f ? std::numeric_limits<float>::infinity() : p;
 }
 PLIMSOLL_INLINE double exponential(double x) {
   return std::exp(x);
