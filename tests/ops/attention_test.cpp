@@ -7,6 +7,7 @@
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/ops/attention.h"
+#include "plimsoll/ops/cpu/attention_kernels.h"
 #include "plimsoll/ops/plain.h"
 #include "tests/ops/testing.h"
 
@@ -115,6 +116,27 @@ TEST_P(AttentionIn, EqualsThePlainForm) {
   EXPECT_EQ(saved[2].scalar_type(), lse.scalar_type());
   EXPECT_LT(relative_difference(saved[2], lse), tolerance);
   EXPECT_EQ(saved[3].data_ptr(), documents.data_ptr());
+}
+
+TEST_P(AttentionIn, NarrowerProcessorsAgree) {
+  const auto dtype = GetParam();
+  if (dtype == at::kDouble) GTEST_SKIP() << "has no kernel of its own";
+  for (HeadLayout l :
+       {HeadLayout{4, 2, 16}, HeadLayout{2, 1, 32}, HeadLayout{2, 2, 64}, HeadLayout{2, 1, 128}}) {
+    auto documents = offsets({130, 1, 64});
+    auto f = [&](const Tensors& t) { return Tensors{attention(t[0], documents, l)}; };
+    auto x = random({195, l.width()}, dtype, 7);
+    auto o = f({x})[0], dx = gradients(f, {x})[0];
+    for (int lanes : {8, 4}) {
+      cpu::limit_attention_width(lanes);
+      auto narrow_o = f({x})[0], narrow_dx = gradients(f, {x})[0];
+      cpu::limit_attention_width(16);
+      // fp32 sums in another order; in bf16 one step of rounding.
+      const double tolerance = dtype == at::kBFloat16 ? 0.008 : 5e-6;
+      EXPECT_LT(relative_difference(narrow_o, o), tolerance) << l.head_dim << " " << lanes;
+      EXPECT_LT(relative_difference(narrow_dx, dx), tolerance) << l.head_dim << " " << lanes;
+    }
+  }
 }
 
 TEST(Attention, SameBitsTwiceAndWhateverStandsInOtherDocuments) {

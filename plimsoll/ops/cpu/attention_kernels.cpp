@@ -1,9 +1,11 @@
 #include "plimsoll/ops/cpu/attention_kernels.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <limits>
 #include <memory>
+#include <utility>
 
 namespace plimsoll::ops::cpu {
 namespace {
@@ -39,8 +41,9 @@ PLIMSOLL_INLINE typename Lanes<kWidth>::Float power_of_two(typename Lanes<kWidth
   p = p * r + 2.40226507e-1f;
   p = p * r + 6.93147181e-1f;
   p = p * r + 1.0f;
-  const Int power = (reinterpret_cast<const Int&>(t) - 0x4b400000 + 127) << 23;
-  p = p * reinterpret_cast<const Float&>(power);
+  // Between vectors of one size a cast keeps the bits.
+  const Int power = ((Int)t - 0x4b400000 + 127) << 23;
+  p = p * (Float)power;
   return x < -126.0f ? zero : p;
 }
 
@@ -279,17 +282,19 @@ PLIMSOLL_INLINE void backward(const AttentionBackward<T>& a, Buffer buffer) {
 
 // One function for each head_dim, dtype and level: the level is chosen at run time by hand, since
 // the width of the blocks depends on it.
+std::atomic<int> widest{16};
+
 #if defined(__x86_64__)
 #define PLIMSOLL_LEVEL(name) __attribute__((target(name)))
 bool has_wide() {
   static const bool yes = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                           __builtin_cpu_supports("avx512vl") &&
                           __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512cd");
-  return yes;
+  return yes && widest >= 16;
 }
 bool has_middle() {
   static const bool yes = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return yes;
+  return yes && widest >= 8;
 }
 template <int64_t kDim, class T>
 PLIMSOLL_LEVEL("arch=x86-64-v4")
@@ -371,6 +376,10 @@ void backward_any(const AttentionBackward<T>& a) {
 }
 
 }  // namespace
+
+void limit_attention_width(int lanes) {
+  widest = lanes;
+}
 
 void attention_forward(const AttentionForward<Bf16>& a, int64_t from, int64_t to) {
   forward_any(a, from, to);

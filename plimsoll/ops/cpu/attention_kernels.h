@@ -61,6 +61,10 @@ struct AttentionBackward {
 void attention_backward(const AttentionBackward<Bf16>& a);
 void attention_backward(const AttentionBackward<float>& a);
 
+/// For tests: from now on use vectors of at most so many floats (16, 8 or 4) though the processor
+/// has wider ones.
+void limit_attention_width(int lanes);
+
 constexpr int64_t kAttentionBlock = 64;  // queries, and keys, worked on at once
 
 }  // namespace plimsoll::ops::cpu
