@@ -253,7 +253,7 @@ TEST(Stage, ReusesItsMemoryWhereItFits) {
 
 TEST(Stage, ParametersAreStagedWithoutAGraph) {
   Snapshot live;
-  live.groups["model"] = {{"w", at::full({2}, 1).set_requires_grad(true)}};
+  live.groups["model"] = {{"w", at::full({2}, 1.0).set_requires_grad(true)}};
   EXPECT_FALSE(stage(live).groups["model"][0].tensor.requires_grad());
 }
 
