@@ -117,7 +117,7 @@ at::Tensor plain::embedding_backward(const at::Tensor& dy, const at::Tensor& ids
 
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight,
                      const std::optional<at::Tensor>& compute) {
-  return embedding_op().call(ids, weight, compute);
+  return embedding_op().call(ids, weight, if_defined(compute));
 }
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {

@@ -214,7 +214,7 @@ Three plain::linear_cross_entropy_forward(const at::Tensor& h, const at::Tensor&
 at::Tensor linear_cross_entropy(const at::Tensor& h, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& compute, const at::Tensor& targets,
                                 int64_t chunk_rows) {
-  return loss_op().call(h, weight, compute, targets, chunk_rows);
+  return loss_op().call(h, weight, if_defined(compute), targets, chunk_rows);
 }
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {

@@ -46,6 +46,13 @@ TEST(Linear, ComputesWithTheCopyAndGivesTheMasterItsGradient) {
   EXPECT_TRUE(equal_bits(ops::linear(x, w, copy * 2), at::mm(x, (copy * 2).t())));
 }
 
+TEST(Linear, AnUndefinedCopyIsNone) {
+  at::Tensor x = at::randn({3, 4}), w = at::randn({5, 4});
+  EXPECT_TRUE(at::equal(linear(x, w, at::Tensor()), linear(x, w)));
+  at::Tensor ids = at::tensor({4, 0}, at::TensorOptions().dtype(at::kInt));
+  EXPECT_TRUE(at::equal(embedding(ids, w, at::Tensor()), embedding(ids, w)));
+}
+
 TEST(Linear, AccumulatesInTheGradientDtype) {
   auto x = random({4, 8}, at::kBFloat16, 1), w = random({3, 8}, at::kFloat, 2).requires_grad_();
   ops::linear(x, w, w.detach().to(at::kBFloat16)).sum().backward();
