@@ -249,4 +249,14 @@ fs::path cache_folder() {
   return fs::path(home) / ".cache" / "plimsoll";
 }
 
+std::string expand_path(const std::string& path) {
+  constexpr std::string_view kCache = "$PLIMSOLL_CACHE";
+  if (path.starts_with(kCache) && (path.size() == kCache.size() || path[kCache.size()] == '/')) {
+    return cache_folder().string() + path.substr(kCache.size());
+  }
+  const char* home = std::getenv("HOME");
+  if (path.starts_with("~/") && home) return home + path.substr(1);
+  return path;
+}
+
 }  // namespace plimsoll

@@ -110,4 +110,8 @@ class FileLock {
 /// $PLIMSOLL_CACHE, else $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll. Not created here.
 std::filesystem::path cache_folder();
 
+/// A path as a recipe writes it: a leading "$PLIMSOLL_CACHE" becomes cache_folder(), a leading "~/"
+/// the home folder. Everything else stays as it is.
+std::string expand_path(const std::string& path);
+
 }  // namespace plimsoll

@@ -198,7 +198,7 @@ fs::path write_folder(const fs::path& root, std::int64_t step,
   for (const auto& [name, tensors] : groups) check_group_name(name);
   check_finite(state, "");
   make_folders(root);
-  const fs::path final_path = step_path(root, step);
+  fs::path final_path = step_path(root, step);
   const fs::path temporary = fmt::format("{}{}{}", final_path.string(), kTemporary, ::getpid());
   if (::mkdir(temporary.c_str(), 0777) != 0) {
     if (errno != EEXIST) throw_system_error("create", temporary, errno);

@@ -16,10 +16,11 @@ void Problems::add(std::string_view key, std::string_view message) {
     if (!was_set(full)) line += " (default)";
   }
   if (!full.empty()) line += ": ";
-  add_line(line + std::string(message));
+  line += message;
+  add_line(line);
 }
 
-void Problems::add_line(std::string line) {
+void Problems::add_line(std::string_view line) {
   lines_.push_back(printable(line));
 }
 

@@ -29,7 +29,7 @@ class Problems {
   }
 
   /// Adds a finished line (a syntax error, an unknown key).
-  void add_line(std::string line);
+  void add_line(std::string_view line);
 
   bool empty() const noexcept { return lines_.empty(); }
   std::size_t size() const noexcept { return lines_.size(); }

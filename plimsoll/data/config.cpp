@@ -31,8 +31,10 @@ std::vector<std::string> glob_sorted(const std::string& pattern) {
 
 void DataConfig::describe(config::Fields& f) {
   constexpr double kMaxDocument = 2.0 * (1 << 30);
-  f.field("files", files, "text or JSONL files, plain, gzip or zstd; paths or globs").required();
-  f.field("tokenizer", tokenizer, "tokenizer.json or its folder").required();
+  f.field("files", files, "text or JSONL files, plain, gzip or zstd; paths or globs")
+      .required()
+      .may_change();  // a checkpoint's data position knows their content
+  f.field("tokenizer", tokenizer, "tokenizer.json or its folder").required().may_change();
   f.choice("format", format, {"auto", "text", "jsonl"}, "auto goes by the file's name");
   f.field("text_field", text_field, "JSONL: the member that holds the document");
   f.choice("text_documents", text_documents, {"file", "blank_lines", "line"},
@@ -42,7 +44,8 @@ void DataConfig::describe(config::Fields& f) {
   f.field("max_document_bytes", max_document_bytes, "a longer document is a bad line")
       .at_least(1)
       .at_most(kMaxDocument);
-  f.field("validation_files", validation_files, "held-out documents from files of their own");
+  f.field("validation_files", validation_files, "held-out documents from files of their own")
+      .may_change();
   f.field("validation_fraction", validation_fraction, "share of documents held out")
       .at_least(0)
       .below(1);

@@ -7,8 +7,8 @@
 #include <tuple>
 
 #include "plimsoll/base/error.h"
-#include "plimsoll/config/problems.h"
 #include "plimsoll/base/hash.h"
+#include "plimsoll/config/problems.h"
 #include "plimsoll/data/permutation.h"
 
 namespace plimsoll::data {
@@ -48,8 +48,8 @@ double sum(const std::vector<std::int64_t>& counts) {
 DocumentSet::DocumentSet(std::shared_ptr<const TokenStore> store)
     : store_(std::move(store)), size_(store_->documents()), fingerprint_(store_->key()) {}
 
-std::pair<DocumentSet, DocumentSet> DocumentSet::split(std::shared_ptr<const TokenStore> store,
-                                                       double fraction, std::uint64_t seed) {
+std::pair<DocumentSet, DocumentSet> DocumentSet::split(
+    const std::shared_ptr<const TokenStore>& store, double fraction, std::uint64_t seed) {
   const std::int64_t total = store->documents();
   if (total < 2) {
     throw Error(
@@ -155,7 +155,7 @@ Corpus open_corpus(const DataConfig& config, const TokenizerView& tokenizer, std
   Corpus corpus;
   if (config.validation_fraction > 0) {
     std::tie(corpus.train, corpus.validation) =
-        DocumentSet::split(std::move(store), config.validation_fraction, seed);
+        DocumentSet::split(store, config.validation_fraction, seed);
     return corpus;
   }
   corpus.train = DocumentSet(std::move(store));

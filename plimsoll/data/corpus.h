@@ -20,7 +20,7 @@ class DocumentSet {
 
   /// {kept, held out}: a document is held out by a hash of the seed and its number, about
   /// `fraction` of them, at least one on each side. Error for a store of one document.
-  static std::pair<DocumentSet, DocumentSet> split(std::shared_ptr<const TokenStore> store,
+  static std::pair<DocumentSet, DocumentSet> split(const std::shared_ptr<const TokenStore>& store,
                                                    double fraction, std::uint64_t seed);
 
   std::int64_t size() const { return size_; }

@@ -2,6 +2,7 @@
 
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/Event.h>
@@ -87,7 +88,8 @@ Capabilities declared_capabilities(c10::Device device) {
   c.backward = tried([&] {
     if (!at::accelerator::isAccelerator(type))
       throw Missing("torch does not count it as an accelerator");
-    if (type == c10::DeviceType::PrivateUse1 && at::accelerator::getAccelerator(false) != type)
+    // torch counts a backend by its name alone; its engine needs the hooks.
+    if (type == c10::DeviceType::PrivateUse1 && !at::isPrivateUse1HooksRegistered())
       throw Missing(
           "the backend registers no hooks object (at::RegisterPrivateUse1HooksInterface)");
     return std::string("at::accelerator knows it");

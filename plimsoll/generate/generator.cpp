@@ -59,7 +59,7 @@ at::Tensor extend(const model::Decoder& d, KvCache& cache, std::span<const int32
   at::Tensor documents = ids_on(whole, c10::kCPU);
 
   at::Tensor x =
-      ops::embedding(ids_on(tokens, device), d.tok_embeddings.master, d.tok_embeddings.compute);
+      ops::embedding(ids_on(tokens, device), d.tok_embeddings.master, d.tok_embeddings.copy());
   at::Tensor h = ops::rms_norm(x, d.blocks.front().attention_norm.master, c.norm_eps);
   for (size_t i = 0; i < d.blocks.size(); ++i) {
     const model::Block& b = d.blocks[i];
@@ -79,7 +79,7 @@ at::Tensor extend(const model::Decoder& d, KvCache& cache, std::span<const int32
                                                0.0, false, {}, c.heads != c.kv_heads)
                   .reshape({n, c.q_width()});
     }
-    at::Tensor attended = ops::linear(mixed, b.attention.wo.master, b.attention.wo.compute);
+    at::Tensor attended = ops::linear(mixed, b.attention.wo.master, b.attention.wo.copy());
     std::tie(x, h) = ops::add_rms_norm(x, attended, b.ffn_norm.master, c.norm_eps);
     const model::Parameter& next =
         i + 1 < d.blocks.size() ? d.blocks[i + 1].attention_norm : d.norm;

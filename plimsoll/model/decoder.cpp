@@ -19,7 +19,7 @@ namespace plimsoll::model {
 namespace {
 
 at::Tensor project(const at::Tensor& x, const Parameter& p) {
-  return ops::linear(x, p.master, p.compute);
+  return ops::linear(x, p.master, p.copy());
 }
 
 }  // namespace
@@ -152,7 +152,7 @@ void refresh_compute(Decoder& decoder) {
 
 at::Tensor forward(const Decoder& d, const PackedRow& row) {
   const double eps = d.config.norm_eps;
-  at::Tensor x = ops::embedding(row.tokens, d.tok_embeddings.master, d.tok_embeddings.compute);
+  at::Tensor x = ops::embedding(row.tokens, d.tok_embeddings.master, d.tok_embeddings.copy());
   at::Tensor h = ops::rms_norm(x, d.blocks.front().attention_norm.master, eps);
   for (size_t i = 0; i < d.blocks.size(); ++i) {
     const Block& b = d.blocks[i];

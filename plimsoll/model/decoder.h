@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,10 @@ struct Parameter {
   bool defined() const { return master.defined(); }
   /// What a reader that wants values in the compute dtype uses.
   const at::Tensor& value() const { return compute.defined() ? compute : master; }
+  /// The copy as operators take it.
+  std::optional<at::Tensor> copy() const {
+    return compute.defined() ? std::optional(compute) : std::nullopt;
+  }
 };
 
 /// Rows of wqkv: all query heads, then all key heads, then all value heads, head_dim rows each.

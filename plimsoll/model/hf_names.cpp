@@ -44,7 +44,8 @@ std::vector<HfPiece> hf_pieces(const DecoderConfig& c, const Parameter& paramete
             {layer + "self_attn.v_proj.weight", c.q_width() + c.kv_width(), c.kv_width()}};
   }
   if (inner == "feed_forward.w13.weight") {
-    return {{layer + "mlp.gate_proj.weight", 0, c.ffn}, {layer + "mlp.up_proj.weight", c.ffn, c.ffn}};
+    return {{layer + "mlp.gate_proj.weight", 0, c.ffn},
+            {layer + "mlp.up_proj.weight", c.ffn, c.ffn}};
   }
   static const std::map<std::string, std::string> same = {
       {"attention.wo.weight", "self_attn.o_proj.weight"},
@@ -80,7 +81,8 @@ void load_hf(Decoder& decoder, const std::function<at::Tensor(const std::string&
       at::Tensor destination = p->master.narrow(0, piece.first, piece.rows);
       if (rows.sizes() != destination.sizes()) {
         throw Error(fmt::format("{} has shape [{}], the model wants [{}]", piece.name,
-                                fmt::join(rows.sizes(), ", "), fmt::join(destination.sizes(), ", ")));
+                                fmt::join(rows.sizes(), ", "),
+                                fmt::join(destination.sizes(), ", ")));
       }
       if (piece.paired_heads > 0) rows = rows_from_rotate_half(rows, piece.paired_heads);
       destination.copy_(rows);

@@ -13,7 +13,7 @@ namespace plimsoll::model {
 
 /// Rows [first, first + rows) of one of our parameters hold one tensor of a Hugging Face folder.
 struct HfPiece {
-  std::string name;       ///< e.g. "model.layers.3.self_attn.q_proj.weight"
+  std::string name;  ///< e.g. "model.layers.3.self_attn.q_proj.weight"
   int64_t first = 0;
   int64_t rows = 0;
   int64_t paired_heads = 0;  ///< not 0: that many heads whose rows are paired the other way

@@ -12,6 +12,7 @@
 #include <cmath>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/plain.h"
 
 namespace plimsoll::ops {
@@ -83,14 +84,15 @@ void check_grads(at::TensorList grads) {
   }
 }
 
-void adamw_plain_(at::TensorList params, at::TensorList grads, at::TensorList exp_avg,
-                  at::TensorList exp_avg_sq, at::TensorList compute, const at::Tensor& lr,
-                  const at::Tensor& step, double beta1, double beta2, double eps,
-                  double weight_decay, const OptionalTensor& grad_scale,
-                  const OptionalTensor& found_inf) {
+template <auto form>
+void adamw_checked_(at::TensorList params, at::TensorList grads, at::TensorList exp_avg,
+                    at::TensorList exp_avg_sq, at::TensorList compute, const at::Tensor& lr,
+                    const at::Tensor& step, double beta1, double beta2, double eps,
+                    double weight_decay, const OptionalTensor& grad_scale,
+                    const OptionalTensor& found_inf) {
   check(params, grads, exp_avg, exp_avg_sq, compute, lr, step, grad_scale, found_inf);
-  plain::adamw_(params, grads, exp_avg, exp_avg_sq, compute, lr, step, beta1, beta2, eps,
-                weight_decay, grad_scale, found_inf);
+  form(params, grads, exp_avg, exp_avg_sq, compute, lr, step, beta1, beta2, eps, weight_decay,
+       grad_scale, found_inf);
 }
 
 void adamw_meta_(at::TensorList params, at::TensorList grads, at::TensorList exp_avg,
@@ -100,9 +102,10 @@ void adamw_meta_(at::TensorList params, at::TensorList grads, at::TensorList exp
   check(params, grads, exp_avg, exp_avg_sq, compute, lr, step, grad_scale, found_inf);
 }
 
-at::Tensor grad_norm_plain(at::TensorList grads) {
+template <auto form>
+at::Tensor grad_norm_checked(at::TensorList grads) {
   check_grads(grads);
-  return plain::grad_norm(grads);
+  return form(grads);
 }
 
 at::Tensor grad_norm_meta(at::TensorList grads) {
@@ -192,8 +195,13 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("adamw_", adamw_plain_);
-  m.impl("grad_norm", grad_norm_plain);
+  m.impl("adamw_", adamw_checked_<plain::adamw_>);
+  m.impl("grad_norm", grad_norm_checked<plain::grad_norm>);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("adamw_", adamw_checked_<fast::adamw_>);
+  m.impl("grad_norm", grad_norm_checked<fast::grad_norm>);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

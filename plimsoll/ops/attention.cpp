@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/plain.h"
 
 namespace plimsoll::ops {
@@ -51,10 +52,11 @@ void check(const at::Tensor& qkv, const at::Tensor& documents, const HeadLayout&
   }
 }
 
-Two attention_plain(const at::Tensor& qkv, const at::Tensor& documents, int64_t heads,
-                    int64_t kv_heads, int64_t head_dim, double scale) {
+template <auto form>
+Two attention_checked(const at::Tensor& qkv, const at::Tensor& documents, int64_t heads,
+                      int64_t kv_heads, int64_t head_dim, double scale) {
   check(qkv, documents, {heads, kv_heads, head_dim});
-  return plain::attention(qkv, documents, heads, kv_heads, head_dim, scale);
+  return form(qkv, documents, heads, kv_heads, head_dim, scale);
 }
 
 Two attention_meta(const at::Tensor& qkv, const at::Tensor& documents, int64_t heads,
@@ -127,8 +129,13 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("attention", attention_plain);
+  m.impl("attention", attention_checked<plain::attention>);
   m.impl("attention_backward", plain::attention_backward);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("attention", attention_checked<fast::attention>);
+  m.impl("attention_backward", fast::attention_backward);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

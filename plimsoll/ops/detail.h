@@ -34,6 +34,11 @@ template <class... Args>
 /// "bfloat16[3, 4]", for messages.
 std::string describe(const at::Tensor& t);
 
+/// A caller's undefined tensor stands for an absent one.
+inline std::optional<at::Tensor> if_defined(const std::optional<at::Tensor>& t) {
+  return t && t->defined() ? t : std::nullopt;
+}
+
 /// Throws unless t is fp32, bf16 or fp64.
 void check_float(const char* op, const char* name, const at::Tensor& t);
 /// Throws unless t is int32 or int64 and has one dimension of length n.

@@ -7,6 +7,7 @@
 #include <torch/library.h>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/plain.h"
 
 namespace plimsoll::ops {
@@ -43,10 +44,11 @@ void check(const at::Tensor& ids, const at::Tensor& weight, const OptionalTensor
   }
 }
 
-at::Tensor embedding_plain(const at::Tensor& ids, const at::Tensor& weight,
-                           const OptionalTensor& compute) {
+template <auto form>
+at::Tensor embedding_checked(const at::Tensor& ids, const at::Tensor& weight,
+                             const OptionalTensor& compute) {
   check(ids, weight, compute);
-  return plain::embedding(ids, weight, compute);
+  return form(ids, weight, compute);
 }
 
 at::Tensor embedding_meta(const at::Tensor& ids, const at::Tensor& weight,
@@ -115,7 +117,7 @@ at::Tensor plain::embedding_backward(const at::Tensor& dy, const at::Tensor& ids
 
 at::Tensor embedding(const at::Tensor& ids, const at::Tensor& weight,
                      const std::optional<at::Tensor>& compute) {
-  return embedding_op().call(ids, weight, compute);
+  return embedding_op().call(ids, weight, if_defined(compute));
 }
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
@@ -125,8 +127,13 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("embedding", embedding_plain);
+  m.impl("embedding", embedding_checked<plain::embedding>);
   m.impl("embedding_backward", plain::embedding_backward);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("embedding", embedding_checked<fast::embedding>);
+  m.impl("embedding_backward", fast::embedding_backward);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

@@ -119,7 +119,7 @@ std::tuple<at::Tensor, at::Tensor> plain::linear_backward(const at::Tensor& dy,
 
 at::Tensor linear(const at::Tensor& x, const at::Tensor& weight,
                   const std::optional<at::Tensor>& compute) {
-  return linear_op().call(x, weight, compute);
+  return linear_op().call(x, weight, if_defined(compute));
 }
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {

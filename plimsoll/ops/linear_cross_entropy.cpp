@@ -16,6 +16,7 @@
 #include <algorithm>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/plain.h"
 
 namespace plimsoll::ops {
@@ -65,12 +66,12 @@ void check(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& 
   if (chunk_rows < 0) fail(op, "chunk_rows is {}: must be 0 or more", chunk_rows);
 }
 
-Three forward_plain(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& compute,
-                    const at::Tensor& targets, int64_t chunk_rows, bool need_dh,
-                    OptionalDtype grad_dtype) {
+template <auto form>
+Three forward_checked(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& compute,
+                      const at::Tensor& targets, int64_t chunk_rows, bool need_dh,
+                      OptionalDtype grad_dtype) {
   check(h, weight, compute, targets, chunk_rows);
-  return plain::linear_cross_entropy_forward(h, weight, compute, targets, chunk_rows, need_dh,
-                                             grad_dtype);
+  return form(h, weight, compute, targets, chunk_rows, need_dh, grad_dtype);
 }
 
 Three forward_meta(const at::Tensor& h, const at::Tensor& weight, const OptionalTensor& compute,
@@ -213,7 +214,7 @@ Three plain::linear_cross_entropy_forward(const at::Tensor& h, const at::Tensor&
 at::Tensor linear_cross_entropy(const at::Tensor& h, const at::Tensor& weight,
                                 const std::optional<at::Tensor>& compute, const at::Tensor& targets,
                                 int64_t chunk_rows) {
-  return loss_op().call(h, weight, compute, targets, chunk_rows);
+  return loss_op().call(h, weight, if_defined(compute), targets, chunk_rows);
 }
 
 TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
@@ -228,8 +229,12 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
   m.impl("linear_cross_entropy", loss_without_gradient);
-  m.impl("linear_cross_entropy_forward", forward_plain);
+  m.impl("linear_cross_entropy_forward", forward_checked<plain::linear_cross_entropy_forward>);
   m.impl("linear_cross_entropy_backward_", backward_);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("linear_cross_entropy_forward", forward_checked<fast::linear_cross_entropy_forward>);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

@@ -8,6 +8,7 @@
 #include <torch/library.h>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/heads.h"
 #include "plimsoll/ops/plain.h"
 
@@ -43,10 +44,11 @@ void check(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& 
   check_same("qk_norm", "k_weight", k_weight, q_weight);
 }
 
-Two qk_norm_plain(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
-                  int64_t heads, int64_t kv_heads, int64_t head_dim, double eps) {
+template <auto form>
+Two qk_norm_checked(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
+                    int64_t heads, int64_t kv_heads, int64_t head_dim, double eps) {
   check(qkv, q_weight, k_weight, {heads, kv_heads, head_dim});
-  return plain::qk_norm(qkv, q_weight, k_weight, heads, kv_heads, head_dim, eps);
+  return form(qkv, q_weight, k_weight, heads, kv_heads, head_dim, eps);
 }
 
 Two qk_norm_meta(const at::Tensor& qkv, const at::Tensor& q_weight, const at::Tensor& k_weight,
@@ -174,8 +176,13 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("qk_norm", qk_norm_plain);
+  m.impl("qk_norm", qk_norm_checked<plain::qk_norm>);
   m.impl("qk_norm_backward", plain::qk_norm_backward);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("qk_norm", qk_norm_checked<fast::qk_norm>);
+  m.impl("qk_norm_backward", fast::qk_norm_backward);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

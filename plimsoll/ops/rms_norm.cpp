@@ -11,6 +11,7 @@
 #include <torch/library.h>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/plain.h"
 
 namespace plimsoll::ops {
@@ -56,16 +57,18 @@ at::Tensor empty_rstd(const at::Tensor& x) {
   return at::empty(x.sizes().slice(0, x.dim() - 1), x.options().dtype(sum_dtype(x.scalar_type())));
 }
 
-Two rms_norm_plain(const at::Tensor& x, const at::Tensor& weight, double eps) {
+template <auto form>
+Two rms_norm_checked(const at::Tensor& x, const at::Tensor& weight, double eps) {
   check("rms_norm", x, weight);
-  return plain::rms_norm(x, weight, eps);
+  return form(x, weight, eps);
 }
 
-Three add_rms_norm_plain(const at::Tensor& x, const at::Tensor& residual, const at::Tensor& weight,
-                         double eps) {
+template <auto form>
+Three add_rms_norm_checked(const at::Tensor& x, const at::Tensor& residual,
+                           const at::Tensor& weight, double eps) {
   check("add_rms_norm", x, weight);
   check_same("add_rms_norm", "residual", residual, x);
-  return plain::add_rms_norm(x, residual, weight, eps);
+  return form(x, residual, weight, eps);
 }
 
 Two rms_norm_meta(const at::Tensor& x, const at::Tensor& weight, double) {
@@ -215,9 +218,15 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("rms_norm", rms_norm_plain);
-  m.impl("add_rms_norm", add_rms_norm_plain);
+  m.impl("rms_norm", rms_norm_checked<plain::rms_norm>);
+  m.impl("add_rms_norm", add_rms_norm_checked<plain::add_rms_norm>);
   m.impl("rms_norm_backward", plain::rms_norm_backward);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("rms_norm", rms_norm_checked<fast::rms_norm>);
+  m.impl("add_rms_norm", add_rms_norm_checked<fast::add_rms_norm>);
+  m.impl("rms_norm_backward", fast::rms_norm_backward);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

@@ -9,6 +9,7 @@
 #include <numbers>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/heads.h"
 #include "plimsoll/ops/plain.h"
 
@@ -41,10 +42,11 @@ void check(const at::Tensor& qkv, const at::Tensor& table, const at::Tensor& pos
   }
 }
 
-at::Tensor rope_plain(const at::Tensor& qkv, const at::Tensor& table, const at::Tensor& positions,
-                      int64_t heads, int64_t kv_heads, int64_t head_dim, bool interleaved) {
+template <auto form>
+at::Tensor rope_checked(const at::Tensor& qkv, const at::Tensor& table, const at::Tensor& positions,
+                        int64_t heads, int64_t kv_heads, int64_t head_dim, bool interleaved) {
   check(qkv, table, positions, {heads, kv_heads, head_dim});
-  return plain::rope(qkv, table, positions, heads, kv_heads, head_dim, interleaved);
+  return form(qkv, table, positions, heads, kv_heads, head_dim, interleaved);
 }
 
 at::Tensor rope_meta(const at::Tensor& qkv, const at::Tensor& table, const at::Tensor& positions,
@@ -182,8 +184,13 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("rope", rope_plain);
+  m.impl("rope", rope_checked<plain::rope>);
   m.impl("rope_backward", plain::rope_backward);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("rope", rope_checked<fast::rope>);
+  m.impl("rope_backward", fast::rope_backward);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

@@ -8,6 +8,7 @@
 #include <torch/library.h>
 
 #include "plimsoll/ops/detail.h"
+#include "plimsoll/ops/fast.h"
 #include "plimsoll/ops/plain.h"
 
 namespace plimsoll::ops {
@@ -34,9 +35,10 @@ void check(const at::Tensor& gate_up) {
   }
 }
 
-at::Tensor swiglu_plain(const at::Tensor& gate_up) {
+template <auto form>
+at::Tensor swiglu_checked(const at::Tensor& gate_up) {
   check(gate_up);
-  return plain::swiglu(gate_up);
+  return form(gate_up);
 }
 
 at::Tensor swiglu_meta(const at::Tensor& gate_up) {
@@ -100,8 +102,13 @@ TORCH_LIBRARY_FRAGMENT(plimsoll, m) {
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, CompositeExplicitAutograd, m) {
-  m.impl("swiglu", swiglu_plain);
+  m.impl("swiglu", swiglu_checked<plain::swiglu>);
   m.impl("swiglu_backward", plain::swiglu_backward);
+}
+
+TORCH_LIBRARY_IMPL(plimsoll, CPU, m) {
+  m.impl("swiglu", swiglu_checked<fast::swiglu>);
+  m.impl("swiglu_backward", fast::swiglu_backward);
 }
 
 TORCH_LIBRARY_IMPL(plimsoll, Meta, m) {

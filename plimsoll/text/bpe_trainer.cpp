@@ -219,6 +219,7 @@ TrainedBpe BpeTrainer::finish() {
   for (const std::string& token : config_.special_tokens) vocabulary.add(token);
   std::array<uint32_t, 256> byte_ids;
   std::vector<std::pair<uint16_t, uint8_t>> alphabet;  // in the order of its characters
+  alphabet.reserve(256);
   for (int b = 0; b < 256; ++b) {
     alphabet.emplace_back(byte_characters()[static_cast<size_t>(b)], static_cast<uint8_t>(b));
   }

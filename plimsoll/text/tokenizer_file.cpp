@@ -29,7 +29,8 @@ void read_vocabulary(const JsonNode& node, TokenizerSpec& spec) {
   const auto object = node.object();
   spec.vocabulary.reserve(object.size(), object.size() * 8);
   std::vector<bool> used;
-  for (const auto& [token, value] : object) {
+  for (const auto& [key, value] : object) {
+    const std::string_view token = key;
     const auto here = [&] { return fmt::format("[{}]", in_quotes(token)); };
     int64_t id = 0;
     if (value.get(id) || id < 0 || id > kMaxTokenId) {

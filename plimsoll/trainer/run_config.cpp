@@ -1,5 +1,6 @@
 #include "plimsoll/trainer/run_config.h"
 
+#include "plimsoll/base/files.h"
 #include "plimsoll/config/config.h"
 #include "plimsoll/config/problems.h"
 
@@ -92,6 +93,11 @@ RunConfig read_recipe(const std::filesystem::path& recipe, const std::vector<std
   RunConfig config;
   config::load(recipe, sets, config);
   if (config.run.name.empty()) config.run.name = recipe.stem().string();
+  // The run folder's config.toml then says where things really were.
+  for (std::string& file : config.data.files) file = expand_path(file);
+  for (std::string& file : config.data.validation_files) file = expand_path(file);
+  config.data.tokenizer = expand_path(config.data.tokenizer);
+  config.data.cache_dir = expand_path(config.data.cache_dir);
   return config;
 }
 

@@ -35,7 +35,7 @@ DeviceBatch to_device(const data::Batch& batch, c10::Device device) {
 at::Tensor loss_sum(const model::Decoder& decoder, const DeviceBatch& batch, int64_t loss_chunk) {
   at::Tensor hidden = model::forward(decoder, batch.row);
   const model::Parameter& head = decoder.head();
-  return ops::linear_cross_entropy(hidden, head.master, head.compute, batch.targets, loss_chunk);
+  return ops::linear_cross_entropy(hidden, head.master, head.copy(), batch.targets, loss_chunk);
 }
 
 StepResult train_step(const model::Decoder& decoder, optim::AdamW& optimizer,

@@ -98,9 +98,8 @@ TEST(OpenCorpus, HoldsOutDocumentsOrOpensFiles) {
   config.validation_files = {(dir / "none.txt").string()};
   EXPECT_THAT(error_of([&] { open_corpus(config, byte_tokenizer(), 3); }),
               HasSubstr("data.validation_files"));
-  config.packing = "x";
-  EXPECT_THAT(error_of([&] { open_corpus(config, byte_tokenizer(), 3); }),
-              HasSubstr("data.packing"));
+  config.text_field = "";
+  EXPECT_THAT(error_of([&] { open_corpus(config, byte_tokenizer(), 3); }), HasSubstr("text_field"));
 }
 
 }  // namespace

@@ -106,7 +106,7 @@ TEST(AdamW, MomentsInBf16HalveTheState) {
   config.moments = "bf16";
   AdamW optimizer(pointers(parameters), config);
   for (auto& [name, t] : optimizer.state()) {
-    if (name != "step") EXPECT_EQ(t.scalar_type(), at::kBFloat16) << name;
+    EXPECT_EQ(t.scalar_type(), name == "step" ? at::kFloat : at::kBFloat16) << name;
   }
   at::Tensor before = parameters[0].master.detach().clone();
   optimizer.update(1.0, optimizer.clip(at::zeros({})));

@@ -33,7 +33,7 @@ TEST(PreTokenizer, Cl100kKinds) {
   const auto three = [](std::string_view s) { return words({Splitter::kCl100k3}, s); };
   EXPECT_THAT(one("1234"), ElementsAre("1", "2", "3", "4"));
   EXPECT_THAT(three("1234"), ElementsAre("123", "4"));
-  EXPECT_THAT(one("we'LL 'T"), ElementsAre("we", "'LL", " ", "'T"));
+  EXPECT_THAT(one("we'LL\t'T 'T"), ElementsAre("we", "'LL", "\t", "'T", " '", "T"));
   EXPECT_THAT(one("it'\u017f"), ElementsAre("it", "'\u017f"));
   EXPECT_THAT(one("(a) b"), ElementsAre("(a", ")", " b"));
   EXPECT_THAT(one("x;\r\n\r\ny"), ElementsAre("x", ";\r\n\r\n", "y"));

@@ -51,9 +51,11 @@ TEST(TokenizerFile, TheSmallOneIsFine) {
 TEST(TokenizerFile, NotJson) {
   EXPECT_EQ(error_of(""), "t.json: the file is empty");
   EXPECT_EQ(error_of("{\n \"a\": }"), "t.json: not JSON at line 2, column 7");
+  EXPECT_EQ(error_of(std::string(100000, '[')), "t.json: not JSON at line 1, column 100001");
   EXPECT_EQ(error_of("[1, 2]"), "t.json: must be an object, is an array");
   EXPECT_EQ(error_of("{\"a\": \"\xFF\"}"), "t.json: not UTF-8");
-  EXPECT_EQ(error_of(std::string(100000, '[')), "t.json: nested too deep (more than 1024 levels)");
+  EXPECT_EQ(error_of(std::string(9999, '[') + std::string(9999, ']')),
+            "t.json: nested too deep (more than 1024 levels)");
   EXPECT_EQ(error_of(std::string(kMaxTokenizerBytes + 1, ' ')),
             "t.json: 67108865 bytes, more than the 67108864 that such a file may have");
 }
