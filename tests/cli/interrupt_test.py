@@ -1,5 +1,7 @@
 """Signals: the first ends a run in order, a second at once; what follows has equal bits."""
+import json
 import os
+import resource
 import shlex
 import signal
 import subprocess
@@ -142,7 +144,6 @@ class Reproducible(TinyCase):
         got = self.train("run", "train.steps=150", "train.tokens_per_batch=256", "data.validation_fraction=0.2",
                          "train.sample_tokens=10", "train.sample_prompt=ba")
         with open(self.path("run/metrics.jsonl"), encoding="utf-8") as f:
-            import json
             losses = [json.loads(line)["loss"] for line in f]
         self.assertLess(losses[-1], losses[0] - 1.5)
         line = next(row for row in got.stdout.splitlines() if row.startswith("validation loss"))
@@ -156,8 +157,6 @@ class Failures(TinyCase):
     """Saves that fail, in the whole program."""
 
     def with_small_files(self, *arguments):
-        import resource
-
         def limit():
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))

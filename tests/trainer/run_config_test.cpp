@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "plimsoll/config/config.h"
 #include "plimsoll/optim/adamw.h"
 #include "plimsoll/trainer/session.h"

@@ -34,7 +34,10 @@ struct RunFolders : ::testing::Test {
   ~RunFolders() override { fs::current_path(before); }
 
   static void save(const fs::path& run, int64_t step) {
-    checkpoint::write_folder(run / "checkpoints", step, {{"model", {}}}, {});
+    const float value = 1;
+    const std::vector<checkpoint::TensorView> tensors = {
+        {.name = "x", .shape = {1}, .data = &value, .bytes = sizeof(value)}};
+    checkpoint::write_folder(run / "checkpoints", step, {{"model", tensors}}, {});
   }
 
   static std::string hint_of(const std::string& dir, const Resume& resume) {
