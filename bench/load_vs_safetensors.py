@@ -64,7 +64,7 @@ def main():
     if args.smoke:
         args.mb, args.repetitions = 4, 2
 
-    python = os.environ.get("PLIMSOLL_PEERS") or str(ROOT / "build/venv-peers/bin/python")
+    python = os.environ.get("PLIMSOLL_PEERS_PYTHON") or str(ROOT / "build/venv-peers/bin/python")
     have_peer = pathlib.Path(python).exists() and subprocess.run(
         [python, "-c", "import torch, safetensors.torch"], capture_output=True).returncode == 0
 
@@ -101,7 +101,7 @@ def main():
                    "spread": round(max(spread(ours), spread(copy)), 3),
                    "peer": f"safetensors {version}"}
     else:
-        print(f"no peer: {python} has no torch and safetensors (PLIMSOLL_PEERS)", file=sys.stderr)
+        print(f"no peer: {python} has no torch and safetensors (PLIMSOLL_PEERS_PYTHON)", file=sys.stderr)
     print(json.dumps(result))
 
 

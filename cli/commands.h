@@ -14,5 +14,6 @@ void add_generate(CLI::App& app, Action& action);
 void add_inspect(CLI::App& app, Action& action);
 void add_doctor(CLI::App& app, Action& action);
 void add_tokenizer(CLI::App& app, Action& action);
+void add_keys(CLI::App& app, Action& action);
 
 }  // namespace plimsoll::cli

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/commands.h"
@@ -14,15 +15,19 @@ namespace plimsoll::cli {
 void add_generate(CLI::App& app, Action& action) {
   struct Options {
     std::string run, prompt;
-    int64_t step = -1, max_tokens = 200;
+    std::optional<int64_t> step;
+    int64_t max_tokens = 200;
     generate::SamplingConfig sampling{.temperature = 0.8, .top_p = 0.95};
   };
   auto o = std::make_shared<Options>();
   CLI::App* c = app.add_subcommand("generate", "Continue a text with a trained model");
   c->add_option("run", o->run, "Run folder")->required();
   c->add_option("--prompt", o->prompt, "Text to continue");
-  c->add_option("--step", o->step, "Checkpoint to use (default: the newest)");
-  c->add_option("--max-tokens", o->max_tokens, "Tokens to generate at most")->capture_default_str();
+  c->add_option("--step", o->step, "Checkpoint to use (default: the newest)")
+      ->check(CLI::NonNegativeNumber);
+  c->add_option("--max-tokens", o->max_tokens, "Tokens to generate at most")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   c->add_option("--temperature", o->sampling.temperature, "0: always the likeliest token")
       ->capture_default_str();
   c->add_option("--top-k", o->sampling.top_k, "Only the K likeliest tokens; 0: all")
@@ -37,8 +42,7 @@ void add_generate(CLI::App& app, Action& action) {
   c->callback([o, &action] {
     action = [o] {
       generate::check(o->sampling);
-      trainer::SavedRun run = trainer::open_saved_run(
-          o->run, o->step < 0 ? std::nullopt : std::optional<int64_t>(o->step));
+      trainer::SavedRun run = trainer::open_saved_run(o->run, o->step);
       generate::Request request;
       if (auto bos = run.tokenizer.bos()) request.prompt.push_back(*bos);
       run.tokenizer.encode(o->prompt, request.prompt);
@@ -50,6 +54,7 @@ void add_generate(CLI::App& app, Action& action) {
         std::fwrite(text.data(), 1, text.size(), stdout);
         std::fflush(stdout);
       };
+      generate::check(request, run.decoder);  // before a first word is printed
       print(o->prompt);
       generate::generate(run.decoder, request, [&](int32_t id) {
         print(decoder.feed(id));

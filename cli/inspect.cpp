@@ -1,8 +1,10 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "plimsoll/base/error.h"
@@ -50,6 +52,30 @@ int inspect_text(const fs::path& path) {
   return 0;
 }
 
+// A folder of checkpoints: each of them, data and all.
+int inspect_root(const checkpoint::Inspection& root) {
+  fmt::print("{}: folder of checkpoints\n", root.path.string());
+  std::vector<fs::path> folders;
+  for (const fs::directory_entry& entry : fs::directory_iterator(root.path)) {
+    const std::string name = entry.path().filename().string();
+    // Those with a dot in the name are being written, or were when their process was killed.
+    if (name.starts_with("step-") && name.find('.') == std::string::npos)
+      folders.push_back(entry.path());
+  }
+  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
+    const std::string x = a.string(), y = b.string();
+    return x.size() != y.size() ? x.size() < y.size() : x < y;
+  });
+  std::string problem = folders.empty() ? "no complete checkpoint" : "";
+  for (const fs::path& folder : folders) {
+    const checkpoint::Inspection found = checkpoint::inspect(folder);
+    fmt::print("{}: {}\n", folder.filename().string(), found.whole ? "whole" : found.problem);
+    if (!found.whole && problem.empty()) problem = folder.filename().string() + " is damaged";
+  }
+  fmt::print("whole: {}\n", problem.empty() ? "yes" : "no, " + problem);
+  return problem.empty() ? 0 : 1;
+}
+
 int inspect(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
@@ -63,6 +89,8 @@ int inspect(const fs::path& path) {
         fs::exists(path / "tokenizer.json")) {
       return inspect_tokenizer(path);
     }
+    if (found.kind == checkpoint::Inspection::Kind::kNothing) throw Error(found.problem);
+    if (found.kind == checkpoint::Inspection::Kind::kRoot) return inspect_root(found);
     fmt::print("{}", checkpoint::describe(found));
     return found.whole ? 0 : 1;
   }

@@ -64,6 +64,7 @@ int main(int argc, char** argv) {
   plimsoll::cli::add_inspect(app, action);
   plimsoll::cli::add_doctor(app, action);
   plimsoll::cli::add_tokenizer(app, action);
+  plimsoll::cli::add_keys(app, action);
   app.footer(
       "Examples:\n"
       "  plimsoll train recipes/llama3_debug.toml\n"

@@ -1,11 +1,43 @@
+#include <fmt/format.h>
+
+#include <csignal>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "cli/commands.h"
 #include "plimsoll/trainer/trainer.h"
 
 namespace plimsoll::cli {
+namespace {
+
+// As one word of a shell.
+std::string shell_word(const std::string& text) {
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+=:,@%";
+  if (!text.empty() && text.find_first_not_of(kPlain) == std::string::npos) return text;
+  std::string quoted = "'";
+  for (char c : text) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+// The run folder's own recipe holds every --set, so that the line works as it is.
+std::string interrupted_line(const trainer::TrainResult& result) {
+  const std::string recipe = shell_word((result.folder / "config.toml").string());
+  if (!result.resumable) {
+    return fmt::format(
+        "interrupted after step {}; nothing is saved; start over with: "
+        "plimsoll train {} --resume auto",
+        result.step, recipe);
+  }
+  return fmt::format(
+      "interrupted after step {}; continue after step {} with: "
+      "plimsoll train {} --resume auto",
+      result.step, *result.resumable, recipe);
+}
+
+}  // namespace
 
 void add_train(CLI::App& app, Action& action) {
   struct Options {
@@ -35,13 +67,13 @@ void add_train(CLI::App& app, Action& action) {
       std::vector<std::string> sets = o->sets;
       if (!o->device.empty()) sets.push_back("device.name=\"" + o->device + "\"");
       if (o->deterministic) sets.push_back("train.deterministic=true");
+      std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that left does not end a run
       trainer::Resume resume = trainer::parse_resume(o->resume);
       trainer::RunConfig config = trainer::read_recipe(o->recipe, sets);
       report::Console console;
       trainer::TrainResult result = trainer::train(config, resume, console);
       if (!result.interrupted) return 0;
-      console.line("interrupted; continue with: plimsoll train " + o->recipe +
-                   " --set run.dir=" + result.folder.string() + " --resume auto");
+      console.line(interrupted_line(result));
       return 130;
     };
   });

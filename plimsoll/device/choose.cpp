@@ -175,7 +175,7 @@ Choice choose(const std::string& text) {
             fmt::format("{} was loaded, but registers no device named {}", *path, spec.name));
     } else if (!type) {
       throw UsageError(fmt::format("unknown device \"{}\"; {}", spec.name, list_known()),
-                       "a backend of your own is loaded with --backend PATH.so");
+                       "a backend of your own is loaded by device.plugins = [\"PATH.so\"]");
     } else if (!spec.options.empty()) {
       throw UsageError(fmt::format("device {} takes no options (\"{}\" given)", spec.name,
                                    spec.options.front().first));

@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/base/files.h"
 #include "plimsoll/device/device_name.h"
 #include "plimsoll/device/peak_table.h"
 
@@ -29,11 +29,7 @@ namespace {
 namespace fs = std::filesystem;
 
 fs::path cache_file() {
-  if (const char* const cache = std::getenv("PLIMSOLL_CACHE"); cache && *cache)
-    return fs::path(cache) / "peak_flops.json";
-  const char* const home = std::getenv("HOME");
-  if (home == nullptr || *home == '\0') return {};
-  return fs::path(home) / ".cache" / "plimsoll" / "peak_flops.json";
+  return cache_folder() / "peak_flops.json";
 }
 
 nlohmann::json read_cache(const fs::path& path) {

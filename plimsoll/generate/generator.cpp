@@ -90,13 +90,35 @@ at::Tensor extend(const model::Decoder& d, KvCache& cache, std::span<const int32
   return model::logits(d, h.narrow(0, n - 1, 1)).view({c.vocab}).to(at::kFloat);
 }
 
+void check(const Request& request, const model::Decoder& decoder) {
+  check(request.sampling);
+  if (request.max_tokens < 0) {
+    throw UsageError(fmt::format("max-tokens = {}: must not be negative", request.max_tokens));
+  }
+  if (request.prompt.empty()) {
+    throw UsageError("the prompt has no tokens", "give a text or a BOS token");
+  }
+  const auto length = static_cast<int64_t>(request.prompt.size());
+  const int64_t limit = decoder.rope_table.size(0);
+  if (length > limit) {
+    throw UsageError(
+        fmt::format("the prompt has {} tokens, this model positions for {}", length, limit),
+        "shorten the prompt");
+  }
+  for (int32_t id : request.prompt) {
+    if (id < 0 || id >= decoder.config.vocab) {
+      throw UsageError(
+          fmt::format("the prompt has token {}, this model 0 to {}", id, decoder.config.vocab - 1));
+    }
+  }
+}
+
 int64_t generate(const model::Decoder& decoder, const Request& request,
                  const std::function<bool(int32_t)>& on_token) {
-  check(request.sampling);
-  if (request.prompt.empty()) throw Error("the prompt has no tokens", "give a text or a BOS token");
+  check(request, decoder);
   const int64_t limit = decoder.rope_table.size(0);
   const auto prompt = static_cast<int64_t>(request.prompt.size());
-  KvCache cache(decoder, std::min(limit, prompt + std::max<int64_t>(request.max_tokens, 0)));
+  KvCache cache(decoder, prompt + std::min(limit - prompt, request.max_tokens));
   std::mt19937_64 random(request.sampling.seed);
   at::Tensor logits = extend(decoder, cache, request.prompt);
   int64_t reported = 0;

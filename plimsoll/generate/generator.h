@@ -41,6 +41,10 @@ struct Request {
   SamplingConfig sampling;
 };
 
+/// Throws UsageError when the request cannot be met: no prompt, one longer than the model has
+/// positions for, tokens it does not know, odd sampling values.
+void check(const Request& request, const model::Decoder& decoder);
+
 /// Continues the prompt token by token; `on_token` gets each one and may return false to stop.
 /// Returns the number of tokens reported. Stops by itself where the model's context ends. The same
 /// request on the same decoder gives the same tokens.

@@ -49,7 +49,7 @@ fs::path fresh_folder(const fs::path& parent, const std::string& name) {
   }
 }
 
-int64_t require_step(const fs::path& checkpoints, int64_t step) {
+void require_step(const fs::path& checkpoints, int64_t step) {
   std::vector<int64_t> steps = checkpoint::list_steps(checkpoints);
   if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
     throw UsageError(
@@ -57,7 +57,6 @@ int64_t require_step(const fs::path& checkpoints, int64_t step) {
         steps.empty() ? "it has none at all"
                       : fmt::format("complete ones: {}", fmt::join(steps, ", ")));
   }
-  return step;
 }
 
 }  // namespace
@@ -67,6 +66,28 @@ Resume parse_resume(const std::string& text) {
   if (text == "auto") return {Resume::Kind::kAuto, 0};
   if (auto step = parse_number(text)) return {Resume::Kind::kStep, *step};
   throw UsageError(fmt::format("--resume {}: not auto, none or a step number", text));
+}
+
+std::vector<int64_t> set_aside_later(const fs::path& checkpoints, int64_t step) {
+  std::vector<int64_t> later = checkpoint::list_steps(checkpoints);
+  std::erase_if(later, [&](int64_t s) { return s <= step; });
+  // The last one first: where this is cut short, those that are left are still one past.
+  std::reverse(later.begin(), later.end());
+  for (int64_t s : later) {
+    fs::path aside = checkpoints / fmt::format("abandoned-step-{}", s);
+    for (int64_t n = 2; fs::exists(aside); ++n) {
+      aside = checkpoints / fmt::format("abandoned-step-{}-{}", s, n);
+    }
+    std::error_code error;
+    const fs::path from = checkpoint::step_path(checkpoints, s);
+    fs::rename(from, aside, error);
+    if (error) {
+      throw Error(
+          fmt::format("cannot rename {} to {}: {}", from.string(), aside.string(), error.message()),
+          "move away the checkpoints after the step to go on from");
+    }
+  }
+  return later;
 }
 
 bool holds_run(const fs::path& folder) {
@@ -87,12 +108,30 @@ void require_run(const fs::path& folder) {
   }
 }
 
-RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume) {
-  const fs::path parent = "runs";
+void check_run_folder(const std::string& dir, const Resume& resume) {
   if (dir.empty()) {
     if (resume.kind == Resume::Kind::kStep) {
       throw UsageError("--resume STEP needs to know the run", "add --set run.dir=runs/NAME-N");
     }
+    return;
+  }
+  std::error_code error;
+  if (fs::exists(dir, error) && !fs::is_directory(dir, error)) {
+    throw UsageError(fmt::format("run.dir = \"{}\" is a file", dir), "name a folder");
+  }
+  if (resume.kind == Resume::Kind::kNone && holds_run(dir)) {
+    throw UsageError(fmt::format("{} already holds a run", dir),
+                     "continue it with --resume auto, or choose another run.dir");
+  }
+  if (resume.kind == Resume::Kind::kStep) {
+    require_step(RunFolder{dir, {}}.checkpoints(), resume.step);
+  }
+}
+
+RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume) {
+  check_run_folder(dir, resume);
+  const fs::path parent = "runs";
+  if (dir.empty()) {
     if (resume.kind == Resume::Kind::kAuto) {
       for (int64_t n : numbered(parent, name)) {
         RunFolder folder{parent / fmt::format("{}-{}", name, n), {}};
@@ -103,17 +142,7 @@ RunFolder open_run_folder(const std::string& dir, const std::string& name, const
     return {fresh_folder(parent, name), {}};
   }
   RunFolder folder{dir, {}};
-  std::error_code error;
-  if (fs::exists(folder.path, error) && !fs::is_directory(folder.path, error)) {
-    throw UsageError(fmt::format("run.dir = \"{}\" is a file", dir), "name a folder");
-  }
-  if (resume.kind == Resume::Kind::kNone && holds_run(folder.path)) {
-    throw UsageError(fmt::format("{} already holds a run", dir),
-                     "continue it with --resume auto, or choose another run.dir");
-  }
-  if (resume.kind == Resume::Kind::kStep) {
-    folder.resume_step = require_step(folder.checkpoints(), resume.step);
-  }
+  if (resume.kind == Resume::Kind::kStep) folder.resume_step = resume.step;
   if (resume.kind == Resume::Kind::kAuto) {
     folder.resume_step = checkpoint::latest(folder.checkpoints());
   }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace plimsoll::trainer {
 
@@ -26,12 +27,20 @@ struct RunFolder {
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 };
 
+/// Throws what open_run_folder would throw about `dir` and `resume`, and creates nothing: for a
+/// complaint before the long work.
+void check_run_folder(const std::string& dir, const Resume& resume);
+
 /// Chooses and creates the folder. Without `dir` a new run gets runs/NAME-N with the first free N,
 /// and `auto` takes the newest runs/NAME-N that has a complete checkpoint. With `dir` a new run
 /// wants a folder that holds no run: else UsageError, which hints at --resume auto. `auto` in a
 /// folder without a complete checkpoint starts anew there. A step that is not there is an error
 /// that lists those that are.
 RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume);
+
+/// Renames the complete checkpoints after `step` to abandoned-step-N, so that a run which went back
+/// to `step` is never continued from the future it left. Returns their steps, falling.
+std::vector<int64_t> set_aside_later(const std::filesystem::path& checkpoints, int64_t step);
 
 /// Whether the folder holds a run of ours.
 bool holds_run(const std::filesystem::path& folder);

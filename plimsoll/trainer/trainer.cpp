@@ -3,9 +3,11 @@
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/files.h"
@@ -221,19 +223,25 @@ void finish_run(const Session& session, Reporter& reporter, report::Console& con
 TrainResult train(const RunConfig& config, const Resume& resume, report::Console& console) {
   const device::Choice choice = prepare_device(config);
   console.line(choice.line());
+  check_run_folder(config.run.dir, resume);
   std::unique_ptr<Session> session =
       open_session(config, choice.device, report_tokenising(console));
   RunFolder folder = open_run_folder(config.run.dir, config.run.name, resume);
   if (folder.resume_step) {
     restore(*session, checkpoint::open_checkpoint(
                           checkpoint::step_path(folder.checkpoints(), *folder.resume_step)));
+    const auto later = set_aside_later(folder.checkpoints(), *folder.resume_step);
+    if (!later.empty()) {
+      console.line(fmt::format("later checkpoints set aside as abandoned-step-N: {}",
+                               fmt::join(later, ", ")));
+    }
   }
   write_run_files(*session, folder);
   describe_run(*session, folder, console);
 
   Reporter reporter(*session, folder.path, peak(*session), console);
   Saver saver(config.checkpoint, folder.checkpoints(), console);
-  InterruptScope interrupts;
+  std::optional<InterruptScope> interrupts(std::in_place);
   TrainResult result{.folder = folder.path};
   run_steps(*session, reporter, saver, console);
 
@@ -242,6 +250,8 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
   result.loss = reporter.last_loss();
   if (config.checkpoint.last) saver.save(*session);
   saver.finish();
+  result.resumable = saver.last_saved() ? saver.last_saved() : folder.resume_step;
+  interrupts.reset();  // all is saved: from here one signal ends the process
   if (!result.interrupted) finish_run(*session, reporter, console, result);
   if (auto saved = saver.last_saved()) {
     console.line(fmt::format("checkpoint: {}",

@@ -15,7 +15,8 @@ struct TrainResult {
   int64_t step = 0;  ///< optimizer steps done
   double loss = 0;   ///< of the last step
   std::optional<double> validation_loss;
-  bool interrupted = false;  ///< by a signal; what was asked to be saved is saved
+  bool interrupted = false;          ///< by a signal; what was asked to be saved is saved
+  std::optional<int64_t> resumable;  ///< step of the newest checkpoint that this run knows of
 };
 
 /// Trains as the recipe says: opens the run folder, builds or restores everything, runs the steps,

@@ -165,11 +165,11 @@ TEST(Safetensors, OpenRefusesWhatIsNoFile) {
 class Peer : public testing::Test {
  protected:
   void SetUp() override {
-    const char* set = std::getenv("PLIMSOLL_PEERS");
+    const char* set = std::getenv("PLIMSOLL_PEERS_PYTHON");
     python_ = set ? set : std::string(PLIMSOLL_SOURCE_DIR) + "/build/venv-peers/bin/python";
     if (!fs::exists(python_) ||
         std::system((python_ + " -c 'import safetensors.numpy' >/dev/null 2>&1").c_str()) != 0) {
-      GTEST_SKIP() << "no Python with safetensors (PLIMSOLL_PEERS)";
+      GTEST_SKIP() << "no Python with safetensors (PLIMSOLL_PEERS_PYTHON)";
     }
   }
   int run(const std::string& code, const fs::path& path) {
