@@ -26,9 +26,8 @@
 namespace plimsoll::checkpoint {
 namespace {
 
-// What a thread takes at a time when nothing is hashed.
-constexpr std::uint64_t kPiece = 8 << 20;
-// Copied from the map at a time; when it is hashed first, it is still in the cache then.
+// Copied from the map at a time; when it is hashed first, it is still in the cache then. Also what
+// a thread takes at a time when nothing is hashed.
 constexpr std::uint64_t kChunk = 2 << 20;
 // Below this a system call costs less than the page faults of a map.
 constexpr std::uint64_t kSmall = 256 << 10;
@@ -214,8 +213,8 @@ void read_tensors(const SafetensorsFile& file, std::span<const ReadRequest> requ
   };
   std::vector<Piece> pieces;
   for (const ReadRequest& request : requests) {
-    for (std::uint64_t at = 0; at < request.info->bytes(); at += kPiece) {
-      pieces.push_back({request.info->begin + at, std::min(kPiece, request.info->bytes() - at),
+    for (std::uint64_t at = 0; at < request.info->bytes(); at += kChunk) {
+      pieces.push_back({request.info->begin + at, std::min(kChunk, request.info->bytes() - at),
                         static_cast<std::byte*>(request.destination) + at});
     }
   }
