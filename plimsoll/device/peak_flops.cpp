@@ -28,7 +28,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path cache_file() { return cache_folder() / "peak_flops.json"; }
+fs::path cache_file() {
+  return cache_folder() / "peak_flops.json";
+}
 
 nlohmann::json read_cache(const fs::path& path) {
   std::ifstream in(path);

@@ -48,9 +48,9 @@ TEST(Linear, ComputesWithTheCopyAndGivesTheMasterItsGradient) {
 
 TEST(Linear, AnUndefinedCopyIsNone) {
   at::Tensor x = at::randn({3, 4}), w = at::randn({5, 4});
-  EXPECT_TRUE(at::equal(linear(x, w, at::Tensor()), linear(x, w)));
+  EXPECT_TRUE(at::equal(ops::linear(x, w, at::Tensor()), ops::linear(x, w)));
   at::Tensor ids = at::tensor({4, 0}, at::TensorOptions().dtype(at::kInt));
-  EXPECT_TRUE(at::equal(embedding(ids, w, at::Tensor()), embedding(ids, w)));
+  EXPECT_TRUE(at::equal(ops::embedding(ids, w, at::Tensor()), ops::embedding(ids, w)));
 }
 
 TEST(Linear, AccumulatesInTheGradientDtype) {
