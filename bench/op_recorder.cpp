@@ -11,6 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "plimsoll/base/error.h"
+
 namespace plimsoll::bench {
 namespace {
 
@@ -83,33 +85,38 @@ void count_allocation(Clock::time_point begin, int64_t calls) {
   if (!recording->calls.empty()) recording->calls.back().inside += took;
 }
 
-// Hands everything to the allocator that was there; a block's context is its own DataPtr, so that
-// giving it back is timed too.
+// Hands everything to the allocator that was there. A block's context stays the block itself, as
+// the raw allocation that some of torch's kernels use wants it.
 class TimedAllocator final : public c10::Allocator {
  public:
-  explicit TimedAllocator(c10::Allocator* inner) : inner_(inner) {}
+  explicit TimedAllocator(c10::Allocator* inner) : inner_(inner) {
+    inner_release = inner->raw_deleter();
+    if (inner_release == nullptr) throw Error("the CPU allocator does not give out raw blocks");
+  }
 
   c10::DataPtr allocate(size_t bytes) override {
     const Clock::time_point begin = Clock::now();
-    auto held = std::make_unique<c10::DataPtr>(inner_->allocate(bytes));
-    void* const data = held->get();
-    const c10::Device device = held->device();
+    c10::DataPtr block = inner_->allocate(bytes);
+    if (!block.compare_exchange_deleter(inner_release, &release)) {
+      throw Error("the CPU allocator gave a block that its raw deleter does not free");
+    }
     count_allocation(begin, 1);
-    return {data, held.release(), &release, device};
+    return block;
   }
 
-  // No raw deleter: a block is freed through its context.
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     inner_->copy_data(to, from, bytes);
   }
 
  private:
-  static void release(void* context) {
+  static void release(void* block) {
     const Clock::time_point begin = Clock::now();
-    std::unique_ptr<c10::DataPtr>(static_cast<c10::DataPtr*>(context)).reset();
+    inner_release(block);
     count_allocation(begin, 0);
   }
 
+  inline static c10::DeleterFnPtr inner_release = nullptr;
   c10::Allocator* inner_;
 };
 

@@ -13,8 +13,8 @@ CACHE = pathlib.Path(os.environ.get("PLIMSOLL_CACHE") or pathlib.Path.home() / "
 
 def find_python(modules="torch, transformers"):
     """The Python that has the peers, or None."""
-    places = [os.environ.get("PLIMSOLL_PEERS_PYTHON"),
-              ROOT / "build/venv-peers", CACHE / "venv-peers"]
+    places = [os.environ.get("PLIMSOLL_PEERS_PYTHON"), ROOT / "build/venv-peers",
+              CACHE / "venv-peers"]
     for place in filter(None, places):
         path = pathlib.Path(place)
         python = path / "bin/python" if path.is_dir() else path
