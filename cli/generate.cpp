@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,6 +12,12 @@
 #include "plimsoll/trainer/saved_run.h"
 
 namespace plimsoll::cli {
+namespace {
+
+// Of the integer kind, so that what CLI11 says of a value outside stays readable.
+const CLI::Range kNotNegative(int64_t{0}, std::numeric_limits<int64_t>::max(), ">=0");
+
+}  // namespace
 
 void add_generate(CLI::App& app, Action& action) {
   struct Options {
@@ -23,10 +30,9 @@ void add_generate(CLI::App& app, Action& action) {
   CLI::App* c = app.add_subcommand("generate", "Continue a text with a trained model");
   c->add_option("run", o->run, "Run folder")->required();
   c->add_option("--prompt", o->prompt, "Text to continue");
-  c->add_option("--step", o->step, "Checkpoint to use (default: the newest)")
-      ->check(CLI::NonNegativeNumber);
+  c->add_option("--step", o->step, "Checkpoint to use (default: the newest)")->check(kNotNegative);
   c->add_option("--max-tokens", o->max_tokens, "Tokens to generate at most")
-      ->check(CLI::NonNegativeNumber)
+      ->check(kNotNegative)
       ->capture_default_str();
   c->add_option("--temperature", o->sampling.temperature, "0: always the likeliest token")
       ->capture_default_str();

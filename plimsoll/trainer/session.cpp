@@ -158,7 +158,11 @@ void restore(Session& session, const checkpoint::Loaded& saved) {
     throw Error(fmt::format("{}: state.json: \"tokens_seen\" is not a number", where));
   }
   data::BatchStream stream(session.corpus.train, stream_config(session.config));
-  stream.restore(data::stream_state_from_json(member("data")));
+  try {
+    stream.restore(data::stream_state_from_json(member("data")));
+  } catch (const Error& e) {
+    throw Error(fmt::format("{}: {}", where, e.what()), e.hint());
+  }
   session.batches =
       std::make_unique<data::Prefetcher>(std::move(stream), session.config.data.prefetch);
   session.progress = {.step = saved.step(), .tokens_seen = tokens_seen.get<int64_t>()};

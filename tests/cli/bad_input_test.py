@@ -206,12 +206,13 @@ class OtherRuns(TinyCase):
 
     def test_damaged_checkpoint_is_passed_over_by_auto_and_named_by_number(self):
         model = self.path("run/checkpoints/step-6/model.safetensors")
+        whole = tiny.tensors(model)
         os.truncate(model, os.path.getsize(model) - 1)
         self.before = self.state()
         self.refused([], ["--resume", "6"], 2, "step 6", hint="2, 4")
         got = self.train("run", "checkpoint.interval=2", "checkpoint.keep=0", options=["--resume", "auto"])
         self.assertIn("continued after step 4", got.stdout)
-        self.assertEqual(tiny.tensors(model), tiny.tensors(model))
+        self.assertEqual(tiny.tensors(model), whole)
 
     def test_flipped_bits_are_found_when_loading(self):
         model = self.path("run/checkpoints/step-6/model.safetensors")

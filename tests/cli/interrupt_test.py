@@ -70,7 +70,8 @@ class Interrupt(TinyCase):
                                  (0, f"loss_compare: equal over {STEPS} steps\n"))
                 for group in ("model", "optimizer"):
                     file = f"checkpoints/step-{STEPS}/{group}.safetensors"
-                    self.assertEqual(tiny.tensors(self.path(f"whole/{file}")), tiny.tensors(self.path(f"{name}/{file}")))
+                    self.assertEqual(tiny.tensors(self.path(f"whole/{file}")),
+                                     tiny.tensors(self.path(f"{name}/{file}")))
 
     def test_without_saving_it_says_so(self):
         process = self.start("run", "checkpoint.last=false")
