@@ -47,6 +47,8 @@ PLIMSOLL_INLINE void backward_rows(const NormBackward<T>& a, int64_t begin, int6
     T* __restrict dx = a.dx + a.dx_rows.at(r);
     const S rstd = a.rstd[a.rstd_rows.at(r)];
     S dot = 0;
+    // The check takes the two captured loops for the same one.
+    // NOLINTNEXTLINE(bugprone-branch-clone)
     if (dweight != nullptr) {
 #pragma omp simd reduction(+ : dot)
       for (int64_t j = 0; j < d; ++j) {
