@@ -29,8 +29,9 @@ std::optional<double> listed_peak_flops(const std::string& device_name,
                                         const std::vector<PeakRow>& table = peak_table());
 
 /// FLOP/s that this CPU reaches on a large matrix product in `dtype` (kFloat or kBFloat16) with
-/// torch's current number of threads. Measured once (about 0.4 s) and kept in
-/// $PLIMSOLL_CACHE/peak_flops.json by processor, threads, dtype and torch version.
+/// torch's current number of threads. Measured for 0.3 s and kept in
+/// $PLIMSOLL_CACHE/peak_flops.json by processor, threads, dtype and torch version; later calls
+/// measure for a moment and keep the larger value, since a busy machine shows too little.
 double measured_cpu_peak_flops(c10::ScalarType dtype);
 
 /// The peak to hold MFU against, and where it is from ("measured", or the row's source).

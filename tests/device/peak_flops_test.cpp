@@ -92,19 +92,19 @@ class MeasuredPeak : public testing::Test {
   fs::path folder_;
 };
 
-TEST_F(MeasuredPeak, IsMeasuredOnceAndKept) {
+TEST_F(MeasuredPeak, IsKeptAndOnlyGrows) {
   const double first = measured_cpu_peak_flops(c10::kFloat);
   EXPECT_GT(first, 1e8);
   EXPECT_LT(first, 1e15);
-  EXPECT_EQ(measured_cpu_peak_flops(c10::kFloat), first) << "a new measurement would differ";
+  EXPECT_GE(measured_cpu_peak_flops(c10::kFloat), first) << "what was reached stays";
   std::ifstream in(folder_ / "peak_flops.json");
   const auto kept = nlohmann::json::parse(in);
   ASSERT_EQ(kept.size(), 1u);
-  EXPECT_EQ(kept.begin()->get<double>(), first);
+  EXPECT_GE(kept.begin()->get<double>(), first);
   EXPECT_THAT(kept.begin().key(), HasSubstr("threads | Float"));
   const auto peak = peak_flops(c10::Device(c10::kCPU), c10::kFloat);
   ASSERT_TRUE(peak);
-  EXPECT_EQ(peak->flops, first);
+  EXPECT_GE(peak->flops, first);
   EXPECT_EQ(peak->source, "measured");
 }
 
