@@ -9,7 +9,7 @@ import tiny
 from tiny import TIMEOUT, TinyCase, loss_compare, start
 
 SEED = 20
-STEPS = 60
+STEPS = 400  # so many that no machine gets through them between two kills
 KILLS = 24
 IN_SAVE = 10  # kills that are aimed into a save; at least 8 must be found to have hit one
 SETS = [f"train.steps={STEPS}", "train.tokens_per_step=128", "data.packing=first_fit", "checkpoint.interval=1",
@@ -53,7 +53,7 @@ class Killed(TinyCase):
         process = start(*self.arguments("run", SETS, ["--resume", "auto"]), cwd=self.folder)
         try:
             if kind == "start":  # before or around the first step
-                time.sleep(draw.uniform(0.05, 0.5))
+                time.sleep(draw.uniform(0.05, 0.4))
             elif kind == "step":
                 steps = before + draw.randint(1, 3)
                 self.wait_for(process, lambda: self.last_logged() >= steps)
