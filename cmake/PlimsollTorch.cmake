@@ -43,3 +43,12 @@ target_compile_definitions(plimsoll_torch INTERFACE FMT_HEADER_ONLY=1)
 target_link_options(plimsoll_torch INTERFACE "LINKER:--no-as-needed")
 list(APPEND CMAKE_BUILD_RPATH ${TORCH_DIR}/lib)
 list(APPEND CMAKE_INSTALL_RPATH "$ORIGIN" "$ORIGIN/../lib" ${TORCH_DIR}/lib)
+
+# at::parallel_for is a template over OpenMP: files that call it are compiled with -fopenmp and link
+# the runtime that torch brings, since a second one would have threads of its own.
+add_library(plimsoll_torch_openmp INTERFACE)
+file(GLOB torch_openmp ${TORCH_DIR}/lib/libgomp*.so* ${TORCH_DIR}/../torch.libs/libgomp*.so*)
+if(torch_openmp)
+  list(GET torch_openmp 0 torch_openmp)
+  target_link_libraries(plimsoll_torch_openmp INTERFACE ${torch_openmp})
+endif()
