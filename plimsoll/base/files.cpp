@@ -236,6 +236,13 @@ FileLock::~FileLock() {
   ::unlink(path_.c_str());
 }
 
+FileDescriptor try_lock_folder(const fs::path& folder) {
+  FileDescriptor fd(open_retrying(folder, O_RDONLY | O_DIRECTORY, 0));
+  if (!fd) fail("open", folder, errno);
+  if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return {};
+  return fd;
+}
+
 fs::path cache_folder() {
   if (const char* own = std::getenv("PLIMSOLL_CACHE"); own != nullptr && *own != '\0') return own;
   if (const char* xdg = std::getenv("XDG_CACHE_HOME"); xdg != nullptr && *xdg != '\0') {

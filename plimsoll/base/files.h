@@ -107,6 +107,12 @@ class FileLock {
   FileDescriptor fd_;
 };
 
+/// An exclusive lock between processes on a folder itself, without waiting: empty where another
+/// holds it. Held until the descriptor is closed; the kernel releases it when the holder dies. A
+/// file system without locks gives a descriptor that excludes nobody. Throws Error when the folder
+/// cannot be opened.
+FileDescriptor try_lock_folder(const std::filesystem::path& folder);
+
 /// $PLIMSOLL_CACHE, else $XDG_CACHE_HOME/plimsoll, else ~/.cache/plimsoll. Not created here.
 std::filesystem::path cache_folder();
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -45,11 +44,8 @@ std::optional<std::int64_t> step_of_name(std::string_view name) {
 // A writer holds this lock on its temporary folder; the kernel drops it when the writer dies, so
 // that a clean-up tells a stale folder from one in use, whatever has become of process ids.
 FileDescriptor lock_folder(const fs::path& path) {
-  FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder) throw_system_error("open", path, errno);
-  if (::flock(folder.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    throw Error(path.string() + ": another process is writing it");
-  }
+  FileDescriptor folder = try_lock_folder(path);
+  if (!folder) throw Error(path.string() + ": another process is writing it");
   return folder;
 }
 

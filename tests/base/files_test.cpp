@@ -248,5 +248,40 @@ TEST(CacheFolder, FollowsTheEnvironment) {
   EXPECT_EQ(code, 0);
 }
 
+TEST(TryLockFolder, OneHoldsItUntilItEnds) {
+  const TempDir dir;
+  {
+    const FileDescriptor held = try_lock_folder(dir.path());
+    ASSERT_TRUE(held);
+    EXPECT_EQ(in_child([&] { return try_lock_folder(dir.path()) ? 1 : 0; }), 0);
+    EXPECT_FALSE(try_lock_folder(dir.path()));
+  }
+  EXPECT_TRUE(try_lock_folder(dir.path()));
+  EXPECT_EQ(in_child([&] {
+              const FileDescriptor held = try_lock_folder(dir.path());
+              return ::kill(::getpid(), SIGKILL);
+            }),
+            128);
+  EXPECT_TRUE(try_lock_folder(dir.path())) << "the holder died";
+  EXPECT_EQ(entries(dir.path()), 0U);
+  EXPECT_THAT(error_of([&] { try_lock_folder(dir / "none"); }), HasSubstr("No such file"));
+  EXPECT_THAT(error_of([&] { try_lock_folder(dir.write("file", "")); }),
+              HasSubstr("Not a directory"));
+}
+
+TEST(ExpandPath, KnowsTheTwoFoldersARecipeMayName) {
+  const int code = in_child([] {
+    ::setenv("PLIMSOLL_CACHE", "/a", 1);
+    ::setenv("HOME", "/c", 1);
+    if (expand_path("$PLIMSOLL_CACHE/x/y") != "/a/x/y") return 1;
+    if (expand_path("$PLIMSOLL_CACHE") != "/a") return 2;
+    if (expand_path("~/x") != "/c/x") return 3;
+    for (const char* plain : {"$PLIMSOLL_CACHED/x", "$HOME/x", "~", "~user/x", "x/~/y", "", "/x"})
+      if (expand_path(plain) != plain) return 4;
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
+}
+
 }  // namespace
 }  // namespace plimsoll
