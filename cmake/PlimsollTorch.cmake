@@ -52,3 +52,9 @@ if(torch_openmp)
   list(GET torch_openmp 0 torch_openmp)
   target_link_libraries(plimsoll_torch_openmp INTERFACE ${torch_openmp})
 endif()
+
+# plimsoll_parallel(FOLDER a.cpp ...): these sources of the folder call at::parallel_for.
+function(plimsoll_parallel folder)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS "-fopenmp")
+  target_link_libraries(plimsoll_${folder} PUBLIC $<BUILD_INTERFACE:plimsoll_torch_openmp>)
+endfunction()
