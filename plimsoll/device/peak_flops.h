@@ -29,10 +29,14 @@ std::optional<double> listed_peak_flops(const std::string& device_name,
                                         const std::vector<PeakRow>& table = peak_table());
 
 /// FLOP/s that this CPU reaches on a large matrix product in `dtype` (kFloat or kBFloat16) with
-/// torch's current number of threads. Measured for 0.3 s and kept in
-/// $PLIMSOLL_CACHE/peak_flops.json by processor, threads, dtype and torch version; later calls
-/// measure for a moment and keep the larger value, since a busy machine shows too little.
+/// torch's current number of threads. Measured once for 0.3 s and kept in
+/// $PLIMSOLL_CACHE/peak_flops.json by processor, threads, dtype and torch version. Throws Error for
+/// another dtype.
 double measured_cpu_peak_flops(c10::ScalarType dtype);
+
+/// As measured_cpu_peak_flops, but looks again for 20 ms and keeps the larger value, since a busy
+/// machine shows too little: for moments when nobody waits.
+double remeasured_cpu_peak_flops(c10::ScalarType dtype);
 
 /// The peak to hold MFU against, and where it is from ("measured", or the row's source).
 struct Peak {
