@@ -59,6 +59,16 @@ void require_step(const fs::path& checkpoints, int64_t step) {
   }
 }
 
+// Waiting is no use: the other process may run for days.
+FileDescriptor lock_run(const fs::path& folder) {
+  FileDescriptor lock = try_lock_folder(folder);
+  if (!lock) {
+    throw Error(fmt::format("{} is in use: another process trains there", folder.string()),
+                "wait for its end, or choose another run.dir");
+  }
+  return lock;
+}
+
 }  // namespace
 
 Resume parse_resume(const std::string& text) {
@@ -88,6 +98,19 @@ std::vector<int64_t> set_aside_later(const fs::path& checkpoints, int64_t step) 
     }
   }
   return later;
+}
+
+std::optional<int64_t> resume_step(const fs::path& checkpoints, const Resume& resume) {
+  switch (resume.kind) {
+    case Resume::Kind::kNone:
+      return std::nullopt;
+    case Resume::Kind::kAuto:
+      return checkpoint::latest(checkpoints);
+    case Resume::Kind::kStep:
+      require_step(checkpoints, resume.step);
+      return resume.step;
+  }
+  return std::nullopt;
 }
 
 bool holds_run(const fs::path& folder) {
@@ -124,29 +147,31 @@ void check_run_folder(const std::string& dir, const Resume& resume) {
                      "continue it with --resume auto, or choose another run.dir");
   }
   if (resume.kind == Resume::Kind::kStep) {
-    require_step(RunFolder{dir, {}}.checkpoints(), resume.step);
+    require_step(RunFolder{.path = dir}.checkpoints(), resume.step);
   }
 }
 
 RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume) {
   check_run_folder(dir, resume);
   const fs::path parent = "runs";
+  // Locked first, so that the step is chosen when nobody else can add one.
+  auto lock_and_choose = [&](const fs::path& path) {
+    RunFolder folder{.path = path, .lock = lock_run(path)};
+    folder.resume_step = resume_step(folder.checkpoints(), resume);
+    return folder;
+  };
   if (dir.empty()) {
     if (resume.kind == Resume::Kind::kAuto) {
       for (int64_t n : numbered(parent, name)) {
-        RunFolder folder{parent / fmt::format("{}-{}", name, n), {}};
-        folder.resume_step = checkpoint::latest(folder.checkpoints());
-        if (folder.resume_step) return folder;
+        const fs::path path = parent / fmt::format("{}-{}", name, n);
+        if (checkpoint::latest(RunFolder{.path = path}.checkpoints())) return lock_and_choose(path);
       }
     }
-    return {fresh_folder(parent, name), {}};
+    return lock_and_choose(fresh_folder(parent, name));
   }
-  RunFolder folder{dir, {}};
-  if (resume.kind == Resume::Kind::kStep) folder.resume_step = resume.step;
-  if (resume.kind == Resume::Kind::kAuto) {
-    folder.resume_step = checkpoint::latest(folder.checkpoints());
-  }
-  make_folders(folder.path);
+  make_folders(dir);
+  RunFolder folder = lock_and_choose(dir);
+  check_run_folder(dir, resume);  // again: another process may have come and gone
   return folder;
 }
 

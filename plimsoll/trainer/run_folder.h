@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "plimsoll/base/files.h"
+
 namespace plimsoll::trainer {
 
 /// Which checkpoint to go on from.
@@ -23,6 +25,7 @@ Resume parse_resume(const std::string& text);
 struct RunFolder {
   std::filesystem::path path;
   std::optional<int64_t> resume_step;  ///< checkpoint to load; absent for a new run
+  FileDescriptor lock;                 ///< while it is open no other process trains here
 
   std::filesystem::path checkpoints() const { return path / "checkpoints"; }
 };
@@ -31,11 +34,15 @@ struct RunFolder {
 /// complaint before the long work.
 void check_run_folder(const std::string& dir, const Resume& resume);
 
-/// Chooses and creates the folder. Without `dir` a new run gets runs/NAME-N with the first free N,
+/// The step to go on from in a folder of checkpoints: none, the newest complete one, or the one
+/// asked for, which must be there (UsageError lists those that are).
+std::optional<int64_t> resume_step(const std::filesystem::path& checkpoints, const Resume& resume);
+
+/// Chooses, creates and locks the folder. Without `dir` a new run gets runs/NAME-N with the first free N,
 /// and `auto` takes the newest runs/NAME-N that has a complete checkpoint. With `dir` a new run
 /// wants a folder that holds no run: else UsageError, which hints at --resume auto. `auto` in a
 /// folder without a complete checkpoint starts anew there. A step that is not there is an error
-/// that lists those that are.
+/// that lists those that are. Throws Error when another process trains in the folder.
 RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume);
 
 /// Renames the complete checkpoints after `step` to abandoned-step-N, so that a run which went back

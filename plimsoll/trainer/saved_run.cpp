@@ -15,7 +15,7 @@ SavedRun open_saved_run(const std::filesystem::path& folder, std::optional<int64
   RunConfig config;
   config::load(folder / "config.toml", {}, config);
   Resume which{step ? Resume::Kind::kStep : Resume::Kind::kAuto, step.value_or(0)};
-  RunFolder run = open_run_folder(folder.string(), config.run.name, which);
+  const RunFolder run{.path = folder, .resume_step = resume_step(folder / "checkpoints", which)};
   if (!run.resume_step) {
     throw UsageError(folder.string() + " holds no complete checkpoint",
                      "train it further with --resume auto, or wait for its first checkpoint");

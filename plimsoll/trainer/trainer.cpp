@@ -154,6 +154,11 @@ std::optional<double> peak(const Session& session) {
   return found->flops;
 }
 
+// A start on a busy machine may have kept too low a peak; now nobody waits.
+void remeasure_peak(const Session& session) {
+  if (session.device.is_cpu()) device::remeasured_cpu_peak_flops(session.compute);
+}
+
 void write_run_files(Session& session, const RunFolder& folder) {
   copy_tokenizer(session.config.data.tokenizer, folder.path);
   session.config.run.dir = folder.path.string();
@@ -240,7 +245,7 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
   describe_run(*session, folder, console);
 
   Reporter reporter(*session, folder.path, peak(*session), console);
-  Saver saver(config.checkpoint, folder.checkpoints(), console);
+  Saver saver(config.checkpoint, folder.checkpoints(), console, folder.resume_step);
   std::optional<InterruptScope> interrupts(std::in_place);
   TrainResult result{.folder = folder.path};
   run_steps(*session, reporter, saver, console);
@@ -250,9 +255,12 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
   result.loss = reporter.last_loss();
   if (config.checkpoint.last) saver.save(*session);
   saver.finish();
-  result.resumable = saver.last_saved() ? saver.last_saved() : folder.resume_step;
+  result.resumable = saver.last_saved();
   interrupts.reset();  // all is saved: from here one signal ends the process
-  if (!result.interrupted) finish_run(*session, reporter, console, result);
+  if (!result.interrupted) {
+    finish_run(*session, reporter, console, result);
+    remeasure_peak(*session);
+  }
   if (auto saved = saver.last_saved()) {
     console.line(fmt::format("checkpoint: {}",
                              checkpoint::step_path(folder.checkpoints(), *saved).string()));

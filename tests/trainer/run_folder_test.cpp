@@ -133,6 +133,19 @@ TEST_F(RunFolders, AutoWithoutAFolderTakesTheNewestRunThatHasOne) {
   EXPECT_FALSE(fresh.resume_step);
 }
 
+TEST_F(RunFolders, TwoDoNotTrainInOne) {
+  save("runs/a-1", 5);
+  {
+    const RunFolder first = open_run_folder("runs/a-1", "a", kAuto);
+    for (const char* dir : {"runs/a-1", ""}) {
+      EXPECT_THAT(error_of([&] { open_run_folder(dir, "a", kAuto); }),
+                  AllOf(HasSubstr("runs/a-1"), HasSubstr("another process trains there")));
+    }
+    EXPECT_EQ(resume_step(first.checkpoints(), kAuto), 5) << "reading needs no lock";
+  }
+  EXPECT_EQ(open_run_folder("runs/a-1", "a", kAuto).resume_step, 5);
+}
+
 TEST_F(RunFolders, LaterCheckpointsAreSetAsideUnderFreeNames) {
   for (int64_t step : {2, 4, 6}) save("r", step);
   const fs::path root = "r/checkpoints";

@@ -63,7 +63,7 @@ struct FailedSave : ::testing::TestWithParam<bool> {
     CheckpointSection c = run.config.checkpoint;
     c.async = GetParam();
     c.on_error = on_error;
-    return std::make_unique<Saver>(c, root, console, std::move(gate));
+    return std::make_unique<Saver>(c, root, console, std::nullopt, std::move(gate));
   }
 
   // A first checkpoint that is good.
@@ -195,7 +195,7 @@ TEST(Saver, SavesAStepOnceAndKnowsWhenItIsDue) {
   auto session = run.session();
   int saves = 0;
   run.config.checkpoint.interval = 3;
-  Saver saver(run.config.checkpoint, run.folder / "c", console,
+  Saver saver(run.config.checkpoint, run.folder / "c", console, std::nullopt,
               [&](std::string_view point) { saves += point == "created"; });
   step(*session);
   saver.save(*session);
@@ -206,6 +206,30 @@ TEST(Saver, SavesAStepOnceAndKnowsWhenItIsDue) {
   EXPECT_FALSE(saver.due(4));
   run.config.checkpoint.interval = 0;
   EXPECT_FALSE(Saver(run.config.checkpoint, run.folder / "c", console).due(3));
+}
+
+TEST(Saver, AResumedStepIsNotWrittenAgain) {
+  TinyRun run;
+  run.train();
+  const fs::path done = checkpoint::step_path(run.checkpoints(), 6) / "DONE";
+  const auto written = fs::last_write_time(done);
+  const TrainResult again = run.train("auto");
+  EXPECT_EQ(fs::last_write_time(done), written);
+  EXPECT_EQ(again.resumable, 6);
+  EXPECT_THAT(run.said, HasSubstr("checkpoint: " + done.parent_path().string()));
+}
+
+// Loss and gradient of the last step were finite, what the update left was not.
+TEST(Saver, WeightsThatAreNotFiniteStopTheRun) {
+  for (const char* on_error : {"stop", "continue"}) {
+    TinyRun run;
+    run.config.checkpoint.on_error = on_error;
+    run.config.optim.lr = 1e38;
+    run.config.train.steps = 1;
+    EXPECT_THAT(error_of([&] { run.train(); }),
+                AllOf(HasSubstr("step 1"), HasSubstr("is not finite after the update")));
+    EXPECT_TRUE(checkpoint::list_steps(run.checkpoints()).empty());
+  }
 }
 
 TEST(Saver, KeepsTheNewest) {

@@ -221,9 +221,10 @@ TEST(AsyncSave, TrainingMovesOnAndTheFileStays) {
   step(*session);
   const auto before = checkpoint::stage(snapshot(*session));
   {
-    Saver saver(run.config.checkpoint, run.folder / "c", console, [&](std::string_view point) {
-      if (point == "created") opened.wait();
-    });
+    Saver saver(run.config.checkpoint, run.folder / "c", console, std::nullopt,
+                [&](std::string_view point) {
+                  if (point == "created") opened.wait();
+                });
     saver.save(*session);  // returns while the writer stands at its gate
     for (int i = 0; i < 3; ++i) step(*session);
     EXPECT_NE(first_difference(before.groups.at("model"), snapshot(*session).groups.at("model")),
