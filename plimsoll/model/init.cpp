@@ -97,8 +97,8 @@ void initialise(Decoder& decoder, uint64_t seed) {
     double std = std::pow(static_cast<double>(c.dim), -0.5);
     draws.push_back({decoder.tok_embeddings.master, {std, 3 * std}, "output.weight"});
   } else {
-    draws.push_back({decoder.tok_embeddings.master, {llama ? 1.0 : 0.02, {}},
-                     decoder.tok_embeddings.name});
+    draws.push_back(
+        {decoder.tok_embeddings.master, {llama ? 1.0 : 0.02, {}}, decoder.tok_embeddings.name});
   }
 
   for (size_t i = 0; i < decoder.blocks.size(); ++i) {

@@ -38,9 +38,9 @@ void check_run_folder(const std::string& dir, const Resume& resume);
 /// asked for, which must be there (UsageError lists those that are).
 std::optional<int64_t> resume_step(const std::filesystem::path& checkpoints, const Resume& resume);
 
-/// Chooses, creates and locks the folder. Without `dir` a new run gets runs/NAME-N with the first free N,
-/// and `auto` takes the newest runs/NAME-N that has a complete checkpoint. With `dir` a new run
-/// wants a folder that holds no run: else UsageError, which hints at --resume auto. `auto` in a
+/// Chooses, creates and locks the folder. Without `dir` a new run gets runs/NAME-N with the first
+/// free N, and `auto` takes the newest runs/NAME-N that has a complete checkpoint. With `dir` a new
+/// run wants a folder that holds no run: else UsageError, which hints at --resume auto. `auto` in a
 /// folder without a complete checkpoint starts anew there. A step that is not there is an error
 /// that lists those that are. Throws Error when another process trains in the folder.
 RunFolder open_run_folder(const std::string& dir, const std::string& name, const Resume& resume);

@@ -31,7 +31,7 @@ TEST(Regex, CopiesShareAndKeepTheirPattern) {
 }
 
 TEST(Regex, SaysWhatIsWrongWithAPattern) {
-  EXPECT_THAT(error_of([] { Regex("wq(") ; }),
+  EXPECT_THAT(error_of([] { Regex("wq("); }),
               AllOf(HasSubstr("\"wq(\""), HasSubstr("parenthes"), HasSubstr("offset 3")));
 }
 
