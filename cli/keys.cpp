@@ -24,8 +24,12 @@ void add_changeable(const config::Fields& fields, const std::string& prefix, std
 }  // namespace
 
 void add_keys(CLI::App& app, Action& action) {
-  CLI::App* c = app.add_subcommand("keys", "Print every key of a recipe as Markdown");
-  c->group("");  // what docs/configuration.md is made of; nobody needs it in --help
+  CLI::App* c =
+      app.add_subcommand("keys", "Print every key of a recipe, its default and what it is");
+  c->footer(
+      "The output is Markdown: the tables of docs/configuration.md are made of it.\n"
+      "Example:\n"
+      "  plimsoll keys | grep warmup");
   c->callback([&action] {
     action = [] {
       trainer::RunConfig config;

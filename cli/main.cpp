@@ -6,9 +6,11 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "cli/commands.h"
 #include "plimsoll/base/error.h"
+#include "plimsoll/config/config.h"
 #include "plimsoll/report/console.h"
 #include "plimsoll/version.h"
 
@@ -49,10 +51,61 @@ int run(const plimsoll::cli::Action& action) {
   }
 }
 
+struct WrongLine {
+  std::string what, hint;
+};
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
+  return out;
+}
+
+// What is wrong with a command line that CLI11 refused. Of an unknown command it says only that a
+// command is missing.
+WrongLine explain(CLI::App& app, int argc, char** argv, const CLI::ParseError& error) {
+  CLI::App* at = &app;
+  std::string path = "plimsoll";
+  for (int i = 1; i < argc; ++i) {
+    const std::vector<CLI::App*> commands = at->get_subcommands([](CLI::App*) { return true; });
+    const std::string word = argv[i];
+    if (commands.empty()) break;
+    if (word.starts_with('-')) continue;
+    std::vector<std::string> names;
+    CLI::App* next = nullptr;
+    for (CLI::App* command : commands) {
+      names.push_back(command->get_name());
+      if (command->get_name() == word) next = command;
+    }
+    if (next != nullptr) {
+      at = next;
+      path += " " + word;
+      continue;
+    }
+    const std::string near = plimsoll::config::nearest(word, names);
+    return {fmt::format("unknown command \"{}\"", word),
+            near.empty()
+                ? fmt::format("{} knows: {}", path, joined(names))
+                : fmt::format("did you mean `{} {}`? there are: {}", path, near, joined(names))};
+  }
+  std::string hint = fmt::format("see {} --help", path);
+  const bool misread = dynamic_cast<const CLI::RequiredError*>(&error) != nullptr ||
+                       dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr;
+  for (int i = 1; misread && i < argc; ++i) {
+    // A text such as "-1" in the place of an argument is taken for an option.
+    if (argv[i][0] == '-' && at->get_option_no_throw(argv[i]) == nullptr && argv[i][1] != '-' &&
+        argv[i][1] != '\0') {
+      hint += "; a text that begins with a dash goes after `--`";
+      break;
+    }
+  }
+  return {first_line(error.what()), hint};
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Trains language models inside the memory you have."};
+  CLI::App app{"Trains language models: Llama 3 and Qwen 3 decoders, from a text to a checkpoint."};
   app.set_version_flag("--version", std::string("plimsoll ") + plimsoll::version());
   app.require_subcommand(1);
   app.fallthrough();
@@ -80,7 +133,8 @@ int main(int argc, char** argv) {
   } catch (const CLI::CallForVersion& e) {
     return app.exit(e);
   } catch (const CLI::ParseError& e) {
-    return fail(kUsage, first_line(e.what()), "see plimsoll --help, or --help of the subcommand");
+    const WrongLine wrong = explain(app, argc, argv, e);
+    return fail(kUsage, wrong.what, wrong.hint);
   }
   return debug ? action() : run(action);
 }

@@ -73,6 +73,7 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
                                       const std::string& key) {
   std::vector<std::string> files;
   std::unordered_set<std::string> seen;
+  const std::string where = key.empty() ? "" : key + ": ";
   for (const std::string& pattern : patterns) {
     std::error_code code;
     std::vector<std::string> matches;
@@ -81,15 +82,15 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
     } else if (pattern.find_first_of("*?[") != std::string::npos) {
       matches = glob_sorted(pattern);
       std::erase_if(matches, [&](const std::string& path) { return fs::is_directory(path, code); });
-      if (matches.empty()) throw UsageError(fmt::format("{}: no file matches {}", key, pattern));
+      if (matches.empty()) throw UsageError(fmt::format("{}no file matches {}", where, pattern));
     } else {
       throw UsageError(
-          fmt::format("{}: cannot open {}: {}", key, pattern,
+          fmt::format("{}cannot open {}: {}", where, pattern,
                       code ? code.message() : std::string("No such file or directory")));
     }
     for (std::string& path : matches) {
       if (fs::is_directory(path, code)) {
-        throw UsageError(fmt::format("{}: {} is a folder", key, path),
+        throw UsageError(fmt::format("{}{} is a folder", where, path),
                          fmt::format("name its files, e.g. {}", (fs::path(path) / "*").string()));
       }
       if (seen.insert(path).second) files.push_back(std::move(path));

@@ -49,7 +49,7 @@ struct DataConfig {
 };
 
 /// The files that the patterns name, each once, in order. UsageError for a missing file or a
-/// pattern without a match; `key` ("data.files") is for its message.
+/// pattern without a match; `key` ("data.files", or empty) is what its message begins with.
 std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
                                       const std::string& key);
 

@@ -58,9 +58,10 @@ std::string member_names(const simdjson::dom::object& object) {
 }  // namespace
 
 struct DocumentReader::Impl {
-  Impl(std::unique_ptr<ByteSource> from, const DataConfig& with)
+  Impl(std::unique_ptr<ByteSource> from, const DataConfig& with, ReaderReports to)
       : source(std::move(from)),
         config(with),
+        reports(std::move(to)),
         kind(kind_of(with, source->name())),
         max_bytes(static_cast<std::size_t>(with.max_document_bytes)),
         lines(*source, max_bytes) {}
@@ -86,24 +87,45 @@ struct DocumentReader::Impl {
     if (counts.skipped > 0) {
       throw Error(fmt::format("{} holds no usable documents: {} bad lines were skipped",
                               source->name(), counts.skipped),
-                  "set data.on_bad_line = \"fail\" to see what is wrong with the first");
+                  setting("on_bad_line", "fail") + " to see what is wrong with the first");
     }
     throw Error(fmt::format("{} holds no documents, only blank lines", source->name()));
   }
 
+  /// A key of [data] as a recipe or as a command spells it.
+  std::string key(std::string name) const {
+    if (!reports.command_line) return "data." + name;
+    std::replace(name.begin(), name.end(), '_', '-');
+    return fmt::format("--{}", name);
+  }
+
+  std::string setting(const std::string& name, const std::string& value) const {
+    return reports.command_line ? fmt::format("give {} {}", key(name), value)
+                                : fmt::format("set {} = \"{}\"", key(name), value);
+  }
+
   /// A line that cannot be used: counted, or the end.
-  void bad(std::int64_t line, std::string_view why) {
+  void bad(BadLine kind_of_bad, std::int64_t line, const std::string& why) {
     if (config.on_bad_line == "skip") {
       ++counts.skipped;
+      if (reports.on_skipped) reports.on_skipped(kind_of_bad, line, why);
       return;
     }
-    throw Error(fmt::format("{}:{}: {}", source->name(), line, why),
-                "mend the line, or set data.on_bad_line = \"skip\" to pass over such lines");
+    std::string hint = setting("on_bad_line", "skip") + " to pass over such lines";
+    if (kind_of_bad == BadLine::kNotUtf8) {
+      const std::string repair =
+          setting("invalid_utf8", "replace") + " to put U+FFFD in the place of such bytes";
+      hint = kind == Kind::kWholeFile ? repair : repair + ", or " + hint;
+    } else {
+      hint = "mend the line, or " + hint;
+    }
+    throw Error(fmt::format("{}:{}: {}", source->name(), line, why), hint);
   }
 
   void too_long(std::int64_t line, std::string_view what) {
-    bad(line, fmt::format("the {} is longer than {} (data.max_document_bytes)", what,
-                          format_bytes(config.max_document_bytes)));
+    bad(BadLine::kTooLong, line,
+        fmt::format("the {} is longer than {} ({})", what, format_bytes(config.max_document_bytes),
+                    key("max_document_bytes")));
   }
 
   /// The text as valid UTF-8, repaired where the config says so; false for a bad line. `line` is
@@ -120,7 +142,7 @@ struct DocumentReader::Impl {
     const std::string_view good = text.substr(0, valid_utf8_prefix(text));
     const auto newlines = std::count(good.begin(), good.end(), '\n');
     const std::size_t line_start = good.rfind('\n') + 1;  // 0 when there is none
-    bad(line + newlines,
+    bad(BadLine::kNotUtf8, line + newlines,
         fmt::format("invalid UTF-8 at byte {} of the line (0x{:02x})", good.size() - line_start + 1,
                     static_cast<unsigned char>(text[good.size()])));
     return false;
@@ -157,23 +179,24 @@ struct DocumentReader::Impl {
       }
     }
     if (error) {
-      bad(number, fmt::format("not JSON: {}", simdjson::error_message(error)));
+      bad(BadLine::kNotJson, number, fmt::format("not JSON: {}", simdjson::error_message(error)));
       return false;
     }
     simdjson::dom::object object;
     if (root.get(object)) {
-      bad(number, fmt::format("{}, not an object with a member \"{}\"", type_name(root.type()),
-                              config.text_field));
+      bad(BadLine::kNotJson, number,
+          fmt::format("{}, not an object with a member \"{}\"", type_name(root.type()),
+                      config.text_field));
       return false;
     }
     simdjson::dom::element value;
     if (object.at_key(config.text_field).get(value)) {
-      bad(number,
+      bad(BadLine::kNoText, number,
           fmt::format("no member \"{}\" (there is: {})", config.text_field, member_names(object)));
       return false;
     }
     if (value.get(document.text)) {
-      bad(number,
+      bad(BadLine::kNoText, number,
           fmt::format("\"{}\" is {}, not a string", config.text_field, type_name(value.type())));
       return false;
     }
@@ -242,10 +265,9 @@ struct DocumentReader::Impl {
       file_bytes += got;
       if (got == 0) break;
       if (paragraph.size() > max_bytes) {
-        throw Error(fmt::format("{}: a document longer than {} (data.max_document_bytes)",
-                                source->name(), format_bytes(config.max_document_bytes)),
-                    "set data.text_documents = \"blank_lines\" or \"line\" to cut the file into "
-                    "documents");
+        throw Error(fmt::format("{}: a document longer than {} ({})", source->name(),
+                                format_bytes(config.max_document_bytes), key("max_document_bytes")),
+                    setting("text_documents", "blank_lines") + " to cut the file into documents");
       }
     }
     document.text = paragraph;
@@ -255,6 +277,7 @@ struct DocumentReader::Impl {
 
   std::unique_ptr<ByteSource> source;
   DataConfig config;
+  ReaderReports reports;
   Kind kind;
   std::size_t max_bytes;
   LineReader lines;
@@ -266,8 +289,9 @@ struct DocumentReader::Impl {
   DocumentCounts counts;
 };
 
-DocumentReader::DocumentReader(std::unique_ptr<ByteSource> source, const DataConfig& config)
-    : impl_(std::make_unique<Impl>(std::move(source), config)) {}
+DocumentReader::DocumentReader(std::unique_ptr<ByteSource> source, const DataConfig& config,
+                               ReaderReports reports)
+    : impl_(std::make_unique<Impl>(std::move(source), config, std::move(reports))) {}
 
 DocumentReader::DocumentReader(DocumentReader&&) noexcept = default;
 DocumentReader::~DocumentReader() = default;

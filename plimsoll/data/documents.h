@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,14 +27,32 @@ struct DocumentCounts {
   std::int64_t bad_utf8 = 0;  ///< documents repaired (invalid_utf8 = replace)
 };
 
+/// Why a line cannot be used.
+enum class BadLine {
+  kNotJson,  ///< or JSON that is no object
+  kNoText,   ///< an object without the text field, or with something else than a text there
+  kNotUtf8,
+  kTooLong,
+};
+
+/// How a reader speaks to the one who asked for the documents.
+struct ReaderReports {
+  /// How messages spell a setting: `data.on_bad_line = "skip"` of a recipe, or `--on-bad-line skip`
+  /// of a command.
+  bool command_line = false;
+  /// Told of each bad line that is passed over, with its number.
+  std::function<void(BadLine kind, std::int64_t line, const std::string& why)> on_skipped;
+};
+
 /// Streams the documents of one file. Memory is bounded by max_document_bytes, not by the file.
-/// Errors are "FILE:LINE: what" and, for JSONL, say how to skip such lines; a file without any
-/// document is an error too. One thread at a time.
+/// Errors are "FILE:LINE: what" and say how to pass over such a line; a file without any document
+/// is an error too. One thread at a time.
 class DocumentReader {
  public:
   /// `config` as in DataConfig: format (auto: by the source's name), text_field, text_documents,
   /// on_bad_line, invalid_utf8, max_document_bytes. It must be valid.
-  DocumentReader(std::unique_ptr<ByteSource> source, const DataConfig& config);
+  DocumentReader(std::unique_ptr<ByteSource> source, const DataConfig& config,
+                 ReaderReports reports = {});
   DocumentReader(DocumentReader&&) noexcept;
   ~DocumentReader();
 

@@ -10,7 +10,7 @@ from tiny import VOCAB, TinyCase, run
 class Usage(TinyCase):
     def test_help_shows_examples(self):
         for command in (["train"], ["generate"], ["inspect"], ["doctor"], ["tokenizer", "train"],
-                        ["tokenizer", "encode"], []):
+                        ["tokenizer", "encode"], ["keys"], []):
             with self.subTest(command=command):
                 got = run(*command, "--help")
                 self.assertEqual(got.returncode, 0)
@@ -26,7 +26,10 @@ class Usage(TinyCase):
     def test_wrong_command_lines(self):
         for arguments, part in ((["train", self.recipe, "--frobnicate"], "--frobnicate"),
                                 (["train"], "recipe"),
-                                (["teach"], ""),
+                                (["teach"], 'unknown command "teach"'),
+                                (["trian"], "did you mean `plimsoll train`?"),
+                                (["tokenizer", "encoed"], "did you mean `plimsoll tokenizer encode`?"),
+                                (["tokenizer", "frob"], "train, encode"),
                                 ([], "subcommand"),
                                 (["generate", "x", "--max-tokens", "-1"], "max-tokens"),
                                 (["generate", "x", "--max-tokens", "many"], "max-tokens"),
@@ -38,6 +41,17 @@ class Usage(TinyCase):
             with self.subTest(arguments=arguments):
                 self.assert_one_error(run(*arguments, cwd=self.folder), 2, part)
                 self.assertEqual(os.listdir(self.folder), [])
+
+    def test_help_names_every_command(self):
+        got = run("--help").stdout
+        for name in ("train", "generate", "inspect", "doctor", "tokenizer", "keys"):
+            self.assertRegex(got, rf"(?m)^  {name} ")
+
+    def test_a_text_with_a_dash(self):
+        tokenizer = f"{self.shared}/tokenizer"
+        self.assert_one_error(run("tokenizer", "encode", tokenizer, "-x"), 2, "text is required", hint="`--`")
+        got = run("tokenizer", "encode", tokenizer, "--", "-x")
+        self.assertEqual([line.split("\t")[1] for line in got.stdout.splitlines()], ["-", "x"], got.stderr)
 
     def test_recipe_that_is_not_there(self):
         self.assert_one_error(run("train", "nowhere.toml"), 2, "nowhere.toml")
@@ -103,7 +117,7 @@ class BadInput(TinyCase):
 
     def test_bytes_that_are_no_utf8(self):
         self.write("a.txt", b"bado\xffkemi")
-        self.refused(['data.files=["a.txt"]'], 1, "a.txt", "UTF-8")
+        self.refused(['data.files=["a.txt"]'], 1, "a.txt", "UTF-8", hint='data.invalid_utf8 = "replace"')
 
     def test_cut_gzip(self):
         import gzip

@@ -74,8 +74,9 @@ def start(*arguments, cwd=None, **options):
                             stderr=subprocess.PIPE, text=True, cwd=cwd, env=environment(), **options)
 
 
-def run(*arguments, cwd=None, **options):
-    return subprocess.run([BINARY, *map(str, arguments)], stdin=subprocess.DEVNULL, capture_output=True, text=True,
+def run(*arguments, cwd=None, text="", **options):
+    """`text` is the standard input."""
+    return subprocess.run([BINARY, *map(str, arguments)], input=text, capture_output=True, encoding="utf-8",
                           cwd=cwd, env=environment(), timeout=TIMEOUT, **options)
 
 

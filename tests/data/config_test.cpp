@@ -15,6 +15,7 @@ using ::plimsoll::testing::TempDir;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 // What a recipe with this [data] section would be told.
 std::string problems(DataConfig config) {
@@ -81,6 +82,7 @@ TEST(ExpandFiles, SaysWhatIsMissing) {
               AllOf(HasSubstr("data.validation_files"), HasSubstr("no file matches")));
   EXPECT_THAT(error_of([&] { expand_files({dir.path().string()}, "data.files"); }),
               HasSubstr("is a folder"));
+  EXPECT_THAT(error_of([] { expand_files({"none.txt"}, ""); }), StartsWith("cannot open none.txt"));
 }
 
 }  // namespace

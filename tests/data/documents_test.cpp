@@ -121,6 +121,47 @@ TEST(Jsonl, TheErrorSaysHowToSkip) {
   }
 }
 
+std::string hint_of(std::string_view bytes, const DataConfig& config, bool command_line) {
+  DocumentReader reader(memory_source(bytes, "f"), config, {.command_line = command_line});
+  Document document;
+  try {
+    while (reader.next(document)) {
+    }
+  } catch (const Error& error) {
+    return error.hint();
+  }
+  return "no error";
+}
+
+TEST(Reports, HintsSpellSettingsAsTheReaderWasAsked) {
+  EXPECT_THAT(hint_of("x", jsonl(), true), HasSubstr("--on-bad-line skip"));
+  EXPECT_THAT(hint_of("x", jsonl("skip"), true), HasSubstr("--on-bad-line fail"));
+  EXPECT_THAT(hint_of("\xff", jsonl(), false), AllOf(HasSubstr("data.invalid_utf8 = \"replace\""),
+                                                     HasSubstr("data.on_bad_line = \"skip\"")));
+  EXPECT_THAT(hint_of("\xff", jsonl(), true), HasSubstr("--invalid-utf8 replace"));
+  // Passing over the only document of a file is no way out.
+  EXPECT_EQ(hint_of("\xff", text("file"), true),
+            "give --invalid-utf8 replace to put U+FFFD in the place of such bytes");
+  DataConfig small = text("file");
+  small.max_document_bytes = 2;
+  EXPECT_THAT(hint_of("longer", small, true), HasSubstr("--text-documents blank_lines"));
+}
+
+TEST(Reports, EachSkippedLineIsTold) {
+  std::vector<std::pair<BadLine, std::int64_t>> told;
+  DocumentReader reader(
+      memory_source("x\n{\"text\": \"a\"}\n{\"body\": 1}\n\n{\"text\": 3}\n\"\xff\"\n", "f"),
+      jsonl("skip"), {.on_skipped = [&](BadLine kind, std::int64_t line, const std::string& why) {
+        EXPECT_FALSE(why.empty());
+        told.emplace_back(kind, line);
+      }});
+  Document document;
+  while (reader.next(document)) {
+  }
+  EXPECT_THAT(told, ElementsAre(Pair(BadLine::kNotJson, 1), Pair(BadLine::kNoText, 3),
+                                Pair(BadLine::kNoText, 5), Pair(BadLine::kNotUtf8, 6)));
+}
+
 TEST(Jsonl, BadLinesAreSkippedAndCountedWhenAsked) {
   std::string bytes = "{\"text\": \"first\"}\n";
   for (const Bad& bad : bad_lines()) bytes += bad.line + "\n";
