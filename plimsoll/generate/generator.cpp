@@ -90,6 +90,10 @@ at::Tensor extend(const model::Decoder& d, KvCache& cache, std::span<const int32
   return model::logits(d, h.narrow(0, n - 1, 1)).view({c.vocab}).to(at::kFloat);
 }
 
+int64_t context_of(const model::Decoder& decoder) {
+  return decoder.rope_table.size(0);
+}
+
 void check(const Request& request, const model::Decoder& decoder) {
   check(request.sampling);
   if (request.max_tokens < 0) {
@@ -99,11 +103,13 @@ void check(const Request& request, const model::Decoder& decoder) {
     throw UsageError("the prompt has no tokens", "give a text or a BOS token");
   }
   const auto length = static_cast<int64_t>(request.prompt.size());
-  const int64_t limit = decoder.rope_table.size(0);
+  const int64_t limit = context_of(decoder);
   if (length > limit) {
     throw UsageError(
-        fmt::format("the prompt has {} tokens, this model positions for {}", length, limit),
-        "shorten the prompt");
+        fmt::format("the prompt has {} tokens, but the model has positions for {} only "
+                    "(train.max_context of its run)",
+                    length, limit),
+        "shorten the prompt, or train with a larger train.max_context");
   }
   for (int32_t id : request.prompt) {
     if (id < 0 || id >= decoder.config.vocab) {
@@ -113,25 +119,36 @@ void check(const Request& request, const model::Decoder& decoder) {
   }
 }
 
-int64_t generate(const model::Decoder& decoder, const Request& request,
-                 const std::function<bool(int32_t)>& on_token) {
+Generated generate(const model::Decoder& decoder, const Request& request,
+                   const std::function<bool(int32_t)>& on_token) {
   check(request, decoder);
-  const int64_t limit = decoder.rope_table.size(0);
+  const int64_t limit = context_of(decoder);
   const auto prompt = static_cast<int64_t>(request.prompt.size());
   KvCache cache(decoder, prompt + std::min(limit - prompt, request.max_tokens));
   std::mt19937_64 random(request.sampling.seed);
   at::Tensor logits = extend(decoder, cache, request.prompt);
-  int64_t reported = 0;
-  while (reported < request.max_tokens) {
+  Generated out;
+  while (out.tokens < request.max_tokens) {
     at::Tensor host = logits.to(at::kCPU);
     int32_t id = sample({host.const_data_ptr<float>(), static_cast<size_t>(host.numel())},
                         request.sampling, random);
-    if (request.stop && id == *request.stop) break;
-    ++reported;
-    if (!on_token(id) || reported == request.max_tokens || cache.length() == limit) break;
+    if (request.stop && id == *request.stop) {
+      out.end = End::kStop;
+      break;
+    }
+    ++out.tokens;
+    if (!on_token(id)) {
+      out.end = End::kCaller;
+      break;
+    }
+    if (out.tokens == request.max_tokens) break;
+    if (cache.length() == limit) {
+      out.end = End::kContext;
+      break;
+    }
     logits = extend(decoder, cache, {&id, 1});
   }
-  return reported;
+  return out;
 }
 
 }  // namespace plimsoll::generate

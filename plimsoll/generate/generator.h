@@ -41,14 +41,30 @@ struct Request {
   SamplingConfig sampling;
 };
 
+/// Why a text ended.
+enum class End {
+  kStop,       ///< the stop token
+  kMaxTokens,  ///< as many as were asked for
+  kContext,    ///< the model has no more positions
+  kCaller,     ///< on_token said so
+};
+
+struct Generated {
+  int64_t tokens = 0;  ///< reported ones
+  End end = End::kMaxTokens;
+};
+
+/// Positions of the model's context: what prompt and continuation share.
+int64_t context_of(const model::Decoder& decoder);
+
 /// Throws UsageError when the request cannot be met: no prompt, one longer than the model has
 /// positions for, tokens it does not know, odd sampling values.
 void check(const Request& request, const model::Decoder& decoder);
 
 /// Continues the prompt token by token; `on_token` gets each one and may return false to stop.
-/// Returns the number of tokens reported. Stops by itself where the model's context ends. The same
-/// request on the same decoder gives the same tokens.
-int64_t generate(const model::Decoder& decoder, const Request& request,
-                 const std::function<bool(int32_t)>& on_token);
+/// Stops by itself where the model's context ends. The same request on the same decoder gives the
+/// same tokens.
+Generated generate(const model::Decoder& decoder, const Request& request,
+                   const std::function<bool(int32_t)>& on_token);
 
 }  // namespace plimsoll::generate

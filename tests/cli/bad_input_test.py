@@ -268,11 +268,35 @@ class Generate(TinyCase):
         self.assertEqual(self.generate("--prompt", "ba", "--max-tokens", 0), "ba\n")
 
     def test_the_context_bounds_it(self):
-        self.generate("--prompt", "ba", "--max-tokens", 2**63 - 1)
+        got = run("generate", self.run_folder, "--prompt", "ba", "--max-tokens", 2**63 - 1)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertRegex(got.stderr, r"\Anote: ended after \d+ tokens: the context of 32 positions is full "
+                                     r"\(train\.max_context of the run\)\n\Z")
+
+    def test_a_checkpoint_stands_for_its_run_and_step(self):
+        whole = self.generate("--prompt", "ba", "--max-tokens", 9)
+        for path in ("checkpoints/step-6", "checkpoints/step-6/"):
+            got = run("generate", f"{self.run_folder}/{path}", "--prompt", "ba", "--max-tokens", 9)
+            self.assertEqual((got.returncode, got.stdout), (0, whole), got.stderr)
+        got = run("generate", "step-6", "--prompt", "ba", "--max-tokens", 9, cwd=f"{self.run_folder}/checkpoints")
+        self.assertEqual(got.stdout, whole)
+        self.assert_one_error(run("generate", f"{self.run_folder}/checkpoints/step-6", "--step", 3), 2, "step 6", "3")
+        self.assert_one_error(run("generate", f"{self.run_folder}/checkpoints/step-5"), 2, "step 5", hint="6")
+
+    def test_prompt_from_the_standard_input(self):
+        whole = self.generate("--prompt", "ba ke", "--max-tokens", 9)
+        for text in ("ba ke", "ba ke\n"):
+            got = run("generate", self.run_folder, "--prompt", "-", "--max-tokens", 9, text=text)
+            self.assertEqual((got.returncode, got.stdout), (0, whole), got.stderr)
+
+    def test_threads(self):
+        self.generate("--prompt", "ba", "--max-tokens", 3, "--threads", 2)
+        self.assert_one_error(run("generate", self.run_folder, "--threads", 0), 2, "threads")
 
     def test_prompt_longer_than_the_context(self):
         got = run("generate", self.run_folder, "--prompt", "bado " * 60)
-        self.assert_one_error(got, 2, "tokens", "32", hint="shorten")
+        self.assert_one_error(got, 2, "tokens", "positions for 32", "train.max_context",
+                              hint="shorten")
         self.assertEqual(got.stdout, "")
 
     def test_step_that_is_not_there(self):

@@ -66,13 +66,14 @@ double difference(const at::Tensor& a, const at::Tensor& b) {
 struct Generator : ::testing::TestWithParam<const char*> {
   model::Decoder decoder = tiny(GetParam());
 
-  std::vector<int32_t> run(Request request) const {
+  std::vector<int32_t> run(const Request& request, End end = End::kMaxTokens) const {
     std::vector<int32_t> out;
-    const int64_t count = generate(decoder, request, [&](int32_t id) {
+    const Generated got = generate(decoder, request, [&](int32_t id) {
       out.push_back(id);
       return true;
     });
-    EXPECT_EQ(count, std::ssize(out));
+    EXPECT_EQ(got.tokens, std::ssize(out));
+    EXPECT_EQ(got.end, end);
     return out;
   }
 };
@@ -139,12 +140,15 @@ TEST_P(Generator, EndsWhereTheContextEnds) {
   const Request r{
       .prompt = tokens_of(kContext - 3), .max_tokens = 1000, .sampling = {.temperature = 0}};
   // Three more fit, and the last of them says what would follow.
-  EXPECT_EQ(run(r).size(), 4u);
-  EXPECT_EQ(run({.prompt = tokens_of(kContext), .max_tokens = 1000}).size(), 1u);
+  EXPECT_EQ(run(r, End::kContext).size(), 4u);
+  EXPECT_EQ(run({.prompt = tokens_of(kContext), .max_tokens = 1000}, End::kContext).size(), 1u);
   EXPECT_EQ(
-      run({.prompt = tokens_of(kContext - 3), .max_tokens = std::numeric_limits<int64_t>::max()})
+      run({.prompt = tokens_of(kContext - 3), .max_tokens = std::numeric_limits<int64_t>::max()},
+          End::kContext)
           .size(),
       4u);
+  EXPECT_EQ(run({.prompt = tokens_of(kContext - 3), .max_tokens = 4}).size(), 4u);
+  EXPECT_EQ(context_of(decoder), kContext);
 }
 
 TEST_P(Generator, StopTokenEndsItAndIsNotReported) {
@@ -156,15 +160,16 @@ TEST_P(Generator, StopTokenEndsItAndIsNotReported) {
     if (id == *r.stop) break;
     expected.push_back(id);
   }
-  EXPECT_EQ(run(r), expected);
+  EXPECT_EQ(run(r, End::kStop), expected);
 }
 
 TEST_P(Generator, TheCallerMayStopIt) {
   int calls = 0;
-  const int64_t count = generate(decoder, {.prompt = tokens_of(3), .max_tokens = 10},
+  const Generated got = generate(decoder, {.prompt = tokens_of(3), .max_tokens = 10},
                                  [&](int32_t) { return ++calls < 4; });
   EXPECT_EQ(calls, 4);
-  EXPECT_EQ(count, 4);
+  EXPECT_EQ(got.tokens, 4);
+  EXPECT_EQ(got.end, End::kCaller);
   EXPECT_TRUE(run({.prompt = tokens_of(3), .max_tokens = 0}).empty());
 }
 
@@ -174,7 +179,7 @@ TEST_P(Generator, WhatCannotBeMetIsNamed) {
   };
   EXPECT_THAT(failing({}), HasSubstr("no tokens"));
   EXPECT_THAT(failing({.prompt = tokens_of(kContext + 1)}),
-              AllOf(HasSubstr("25 tokens"), HasSubstr("for 24")));
+              AllOf(HasSubstr("25 tokens"), HasSubstr("for 24"), HasSubstr("train.max_context")));
   EXPECT_THAT(failing({.prompt = {1}, .max_tokens = -1}), HasSubstr("max-tokens = -1"));
   EXPECT_THAT(failing({.prompt = {1, kVocab}}), AllOf(HasSubstr("token 61"), HasSubstr("0 to 60")));
   EXPECT_THAT(failing({.prompt = {-1}}), HasSubstr("token -1"));
