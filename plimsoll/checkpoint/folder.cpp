@@ -29,6 +29,7 @@ constexpr int kFormatVersion = 1;
 constexpr int kMaxJsonDepth = 100;
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
+constexpr std::string_view kEnding = ".safetensors";
 
 // "step-12" -> 12; nothing for any other name ("step-012", "step-12.tmp-7").
 std::optional<std::int64_t> step_of_name(std::string_view name) {
@@ -82,7 +83,7 @@ void write_parts(const fs::path& folder, std::int64_t step,
                  const Gate& gate) {
   json files = json::object();
   for (const auto& [name, tensors] : groups) {
-    const std::string file = name + ".safetensors";
+    const std::string file = name + std::string(kEnding);
     // "format" is what Hugging Face's loaders look for.
     const WrittenFile written = write_safetensors_direct(
         folder / file, tensors,
@@ -119,6 +120,10 @@ json parse_state(const fs::path& path) {
   } catch (const json::exception& e) {
     throw Error(fmt::format("{}: not valid JSON: {}", path.string(), printable(e.what(), 200)));
   }
+}
+
+bool is_ours(const json& document) {
+  return document.is_object() && document.value("format", json()) == "plimsoll checkpoint";
 }
 
 // The value of a key, of the wanted type; `want` names the type in the error.
@@ -181,6 +186,13 @@ FolderContents::Group read_group(const fs::path& folder, const std::string& file
   return out;
 }
 
+void check_hashes(const FolderContents::Group& group) {
+  const std::vector<std::string> hashes = hash_tensors(group.file);
+  for (std::size_t i = 0; i < hashes.size(); ++i) {
+    check_hash(group, group.file.tensors()[i].name, hashes[i]);
+  }
+}
+
 }  // namespace
 
 fs::path step_path(const fs::path& root, std::int64_t step) {
@@ -223,6 +235,35 @@ fs::path write_folder(const fs::path& root, std::int64_t step,
   return final_path;
 }
 
+State read_state(const fs::path& state_json) {
+  const std::string where = state_json.string();
+  json document = parse_state(state_json);
+  if (!is_ours(document)) throw Error(where + ": not the state of a checkpoint of this program");
+  const auto version =
+      need(document, "version", json::value_t::number_unsigned, "a whole number", where)
+          .get<std::uint64_t>();
+  if (version != kFormatVersion) {
+    throw Error(fmt::format("{}: format version {}, this program reads {}", where, version,
+                            kFormatVersion));
+  }
+  const auto step = need(document, "step", json::value_t::number_unsigned, "a whole number", where)
+                        .get<std::uint64_t>();
+  if (step > std::numeric_limits<std::int64_t>::max()) {
+    throw Error(fmt::format("{}: step {} is out of range", where, step));
+  }
+  const std::string& expected =
+      need(document, "state_xxh3", json::value_t::string, "a string", where)
+          .get_ref<const std::string&>();
+  if (!document.contains("state")) throw Error(where + ": \"state\" is missing");
+  if (const std::string found = xxh3_hex(dump(document["state"])); found != expected) {
+    throw Error(fmt::format("{}: the state is damaged: expected xxh3 {}, found {}", where,
+                            printable(expected), found));
+  }
+  need(document, "files", json::value_t::object, "an object", where);
+  return {static_cast<std::int64_t>(step), std::move(document["files"]),
+          std::move(document["state"])};
+}
+
 FolderContents read_folder(const fs::path& path) {
   std::error_code error;
   if (!fs::is_directory(path, error)) {
@@ -234,37 +275,12 @@ FolderContents read_folder(const fs::path& path) {
   }
   const fs::path state_path = path / "state.json";
   const std::string where = state_path.string();
-  json document = parse_state(state_path);
-  if (!document.is_object() || document.value("format", json()) != "plimsoll checkpoint") {
-    throw Error(where + ": not the state of a checkpoint of this program");
-  }
-  const auto version =
-      need(document, "version", json::value_t::number_unsigned, "a whole number", where)
-          .get<std::uint64_t>();
-  if (version != kFormatVersion) {
-    throw Error(fmt::format("{}: format version {}, this program reads {}", where, version,
-                            kFormatVersion));
-  }
+  State state = read_state(state_path);
   FolderContents out;
   out.path = path;
-  const auto step = need(document, "step", json::value_t::number_unsigned, "a whole number", where)
-                        .get<std::uint64_t>();
-  if (step > std::numeric_limits<std::int64_t>::max()) {
-    throw Error(fmt::format("{}: step {} is out of range", where, step));
-  }
-  out.step = static_cast<std::int64_t>(step);
-  const std::string& expected =
-      need(document, "state_xxh3", json::value_t::string, "a string", where)
-          .get_ref<const std::string&>();
-  if (!document.contains("state")) throw Error(where + ": \"state\" is missing");
-  out.state = std::move(document["state"]);
-  if (const std::string found = xxh3_hex(dump(out.state)); found != expected) {
-    throw Error(fmt::format("{}: the state is damaged: expected xxh3 {}, found {}", where,
-                            printable(expected), found));
-  }
-  for (const auto& [file, entry] :
-       need(document, "files", json::value_t::object, "an object", where).items()) {
-    constexpr std::string_view kEnding = ".safetensors";
+  out.step = state.step;
+  out.state = std::move(state.state);
+  for (const auto& [file, entry] : state.files.items()) {
     if (!std::string_view(file).ends_with(kEnding)) {
       throw Error(fmt::format("{}: {} is not a safetensors file", where, quote(file)));
     }
@@ -280,11 +296,21 @@ void verify_data(const FolderContents& contents, const std::string& group) {
   if (found == contents.groups.end()) {
     throw Error(fmt::format("{}: no group {}", contents.path.string(), quote(group)));
   }
-  const auto& [file, xxh3] = found->second;
-  const std::vector<std::string> hashes = hash_tensors(file);
-  for (std::size_t i = 0; i < hashes.size(); ++i) {
-    check_hash(found->second, file.tensors()[i].name, hashes[i]);
-  }
+  check_hashes(found->second);
+}
+
+bool verify_file(const fs::path& file) {
+  const fs::path folder = file.parent_path(), state_path = folder / "state.json";
+  const std::string name = file.filename().string();
+  std::error_code error;
+  if (!std::string_view(name).ends_with(kEnding) || !fs::exists(state_path, error)) return false;
+  if (!is_ours(parse_state(state_path))) return false;
+  const State state = read_state(state_path);
+  const auto entry = state.files.find(name);
+  if (entry == state.files.end()) return false;
+  const std::string group = name.substr(0, name.size() - kEnding.size());
+  check_hashes(read_group(folder, name, group, state.step, *entry, state_path.string()));
+  return true;
 }
 
 void check_hash(const FolderContents::Group& group, const std::string& tensor,

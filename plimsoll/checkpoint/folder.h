@@ -37,6 +37,15 @@ std::filesystem::path write_folder(const std::filesystem::path& root, std::int64
                                    const std::map<std::string, std::vector<TensorView>>& groups,
                                    const nlohmann::json& state, const Gate& gate = {});
 
+/// What state.json says, its own checksum checked.
+struct State {
+  std::int64_t step = 0;
+  nlohmann::json files;  // name -> {bytes, xxh3}, not checked against the files
+  nlohmann::json state;
+};
+/// Throws Error that names the file and what is wrong with it.
+State read_state(const std::filesystem::path& state_json);
+
 /// What state.json says, checked against the files' sizes and headers but not their data.
 struct FolderContents {
   struct Group {
@@ -55,6 +64,10 @@ FolderContents read_folder(const std::filesystem::path& path);
 
 /// Hashes all data of one file and throws Error naming the first tensor whose xxh3 differs.
 void verify_data(const FolderContents& contents, const std::string& group);
+
+/// Hashes one tensor file and compares it with what the state.json beside it says of it. False when
+/// there is none of ours that lists it; throws Error like read_folder and verify_data.
+bool verify_file(const std::filesystem::path& file);
 
 /// Throws Error when `found` is not the checksum that the checkpoint keeps for a tensor it has.
 void check_hash(const FolderContents::Group& group, const std::string& tensor,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <system_error>
 
 #include "plimsoll/base/error.h"
@@ -42,6 +43,7 @@ void inspect_checkpoint(Inspection& out, bool data) {
   }
   if (data) {
     for (const auto& [name, group] : contents.groups) verify_data(contents, name);
+    out.hashed = true;
   }
   out.whole = true;
 }
@@ -66,6 +68,7 @@ Inspection inspect(const fs::path& path, bool data) {
     } else if (!fs::is_directory(path, error)) {
       out.kind = Inspection::Kind::kSafetensors;
       out.groups.push_back(group_of(SafetensorsFile(path)));
+      if (data) out.hashed = verify_file(path);
       out.whole = true;
     } else if (fs::exists(path / "state.json", error) || fs::exists(path / "DONE", error) ||
                fs::exists(path / "model.safetensors", error)) {
@@ -82,6 +85,32 @@ Inspection inspect(const fs::path& path, bool data) {
   } catch (const Error& e) {
     out.whole = false;
     out.problem = e.what();
+  }
+  return out;
+}
+
+std::string describe_state(const nlohmann::json& state) {
+  const auto value_text = [](const nlohmann::json& value) {
+    if (!value.is_string()) {
+      return printable(value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace), 80);
+    }
+    const auto& text = value.get_ref<const std::string&>();
+    const auto lines = std::count(text.begin(), text.end(), '\n');
+    return lines > 0 ? fmt::format("a text of {} lines", lines) : printable(text, 80);
+  };
+  if (!state.is_object()) return fmt::format("state: {}\n", value_text(state));
+  std::string out = "state:\n";
+  for (const auto& [key, value] : state.items()) {
+    std::string text;
+    if (value.is_object()) {
+      for (const auto& [name, member] : value.items()) {
+        text +=
+            fmt::format("{}{} {}", text.empty() ? "" : ", ", printable(name), value_text(member));
+      }
+    } else {
+      text = value_text(value);
+    }
+    out += fmt::format("  {}: {}\n", printable(key), text);
   }
   return out;
 }
@@ -128,10 +157,9 @@ std::string describe(const Inspection& in, std::size_t max_tensors) {
       line("    ... and {} more", group.tensors.size() - max_tensors);
     }
   }
-  if (in.state.is_object()) {
-    std::vector<std::string> keys;
-    for (const auto& [key, value] : in.state.items()) keys.push_back(printable(key));
-    line("state: {}", fmt::join(keys, ", "));
+  if (!in.state.is_null()) text += describe_state(in.state);
+  if (in.whole && in.kind == Inspection::Kind::kSafetensors) {
+    line("checksums: {}", in.hashed ? "those of state.json" : "none, there is no state.json of it");
   }
   if (in.whole) {
     line("whole: yes");

@@ -80,10 +80,11 @@ struct DocumentReader::Impl {
     return found;
   }
 
-  [[noreturn]] void fail_empty() const {
+  void fail_empty() const {
     if (lines.bytes_read() + file_bytes == 0) {
       throw Error(fmt::format("{} is empty", source->name()));
     }
+    if (counts.skipped > 0 && reports.on_skipped) return;
     if (counts.skipped > 0) {
       throw Error(fmt::format("{} holds no usable documents: {} bad lines were skipped",
                               source->name(), counts.skipped),

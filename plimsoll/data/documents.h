@@ -40,7 +40,8 @@ struct ReaderReports {
   /// How messages spell a setting: `data.on_bad_line = "skip"` of a recipe, or `--on-bad-line skip`
   /// of a command.
   bool command_line = false;
-  /// Told of each bad line that is passed over, with its number.
+  /// Told of each bad line that is passed over, with its number. A file of nothing but such lines
+  /// is then no error.
   std::function<void(BadLine kind, std::int64_t line, const std::string& why)> on_skipped;
 };
 

@@ -81,6 +81,17 @@ std::optional<T> get(const json& object, const std::string& key) {
   return std::nullopt;
 }
 
+MemoryUse memory_of(const json& object) {
+  MemoryUse out;
+  const auto memory = object.find("memory");
+  if (memory == object.end() || !memory->is_object()) return out;
+  out.active_bytes = get<uint64_t>(*memory, "active_bytes");
+  out.active_percent = get<double>(*memory, "active_percent");
+  out.reserved_bytes = get<uint64_t>(*memory, "reserved_bytes");
+  out.reserved_percent = get<double>(*memory, "reserved_percent");
+  return out;
+}
+
 /// The object of a line if it is one with an integer "step".
 std::optional<json> parse_line(const std::string& line) {
   json object = json::parse(line, nullptr, false);
@@ -197,12 +208,7 @@ std::vector<StepRecord> read_metrics(const std::filesystem::path& file) {
     r.tflops = get<double>(object, "tflops");
     r.mfu = get<double>(object, "mfu");
     r.tokens_seen = get<int64_t>(object, "tokens_seen").value_or(0);
-    if (const auto memory = object.find("memory"); memory != object.end() && memory->is_object()) {
-      r.memory.active_bytes = get<uint64_t>(*memory, "active_bytes");
-      r.memory.active_percent = get<double>(*memory, "active_percent");
-      r.memory.reserved_bytes = get<uint64_t>(*memory, "reserved_bytes");
-      r.memory.reserved_percent = get<double>(*memory, "reserved_percent");
-    }
+    r.memory = memory_of(object);
     if (const auto extra = object.find("extra"); extra != object.end() && extra->is_object()) {
       for (const auto& [key, value] : extra->items()) {
         if (!value.is_string()) {
@@ -214,6 +220,31 @@ std::vector<StepRecord> read_metrics(const std::filesystem::path& file) {
     return true;
   });
   return records;
+}
+
+std::vector<ValidationRecord> read_validations(const std::filesystem::path& file) {
+  std::vector<ValidationRecord> records;
+  each_record(file, [&](const json& object, uint64_t, uint64_t) {
+    ValidationRecord r;
+    r.step = object["step"].get<int64_t>();
+    r.loss = get<double>(object, "loss").value_or(std::nan(""));
+    r.tokens = get<int64_t>(object, "tokens").value_or(0);
+    r.seconds = get<double>(object, "seconds").value_or(0);
+    r.tokens_per_second = get<double>(object, "tokens_per_second");
+    r.memory = memory_of(object);
+    records.push_back(r);
+    return true;
+  });
+  return records;
+}
+
+uint64_t whole_size(const std::filesystem::path& file) {
+  uint64_t size = 0;
+  each_record(file, [&](const json&, uint64_t, uint64_t end) {
+    size = end;
+    return true;
+  });
+  return size;
 }
 
 }  // namespace plimsoll::report

@@ -38,5 +38,10 @@ std::string to_json(const ValidationRecord& record);
 
 /// All records of a metrics.jsonl; a torn last line is left out. Throws Error naming file and line.
 std::vector<StepRecord> read_metrics(const std::filesystem::path& file);
+/// The same of a validation.jsonl.
+std::vector<ValidationRecord> read_validations(const std::filesystem::path& file);
+/// Bytes of either up to the end of the last whole record: fewer than the file has where its end is
+/// torn. Throws as they do.
+uint64_t whole_size(const std::filesystem::path& file);
 
 }  // namespace plimsoll::report

@@ -137,6 +137,34 @@ std::string frame_event(std::string_view payload) {
   return out;
 }
 
+EventsCheck check_events(std::string_view bytes) {
+  constexpr uint64_t kHead = sizeof(uint64_t) + sizeof(uint32_t), kTail = sizeof(uint32_t);
+  const auto number = [&]<class T>(uint64_t at, T value) {
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    return value;
+  };
+  EventsCheck out;
+  while (out.whole_bytes < bytes.size()) {
+    const uint64_t at = out.whole_bytes, left = bytes.size() - at;
+    const auto fail = [&](std::string_view what) {
+      out.problem = fmt::format("event {} at byte {} {}", out.events + 1, at, what);
+      return out;
+    };
+    if (left < kHead) return fail("is cut short");
+    const uint64_t size = number(at, uint64_t{});
+    if (masked_crc32c(bytes.substr(at, sizeof size)) != number(at + sizeof size, uint32_t{})) {
+      return fail("has a damaged length");
+    }
+    if (left - kHead < kTail || size > left - kHead - kTail) return fail("is cut short");
+    if (masked_crc32c(bytes.substr(at + kHead, size)) != number(at + kHead + size, uint32_t{})) {
+      return fail("is damaged");
+    }
+    ++out.events;
+    out.whole_bytes += kHead + size + kTail;
+  }
+  return out;
+}
+
 std::string encode_version(double wall_time) {
   std::string out = event(wall_time, 0);
   put_bytes(out, kFileVersion, "brain.Event:2");

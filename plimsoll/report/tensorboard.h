@@ -39,6 +39,13 @@ class TensorBoard {
 
 /// The record format: length, masked CRC of the length, payload, masked CRC of the payload.
 std::string frame_event(std::string_view payload);
+/// What an event file holds.
+struct EventsCheck {
+  int64_t events = 0;
+  uint64_t whole_bytes = 0;  ///< up to the end of the last whole event
+  std::string problem;       ///< why the rest is none; empty where there is no rest
+};
+EventsCheck check_events(std::string_view bytes);
 /// The payloads, `wall_time` in seconds since 1970.
 std::string encode_version(double wall_time);
 std::string encode_restart(double wall_time, int64_t first_step);

@@ -147,6 +147,17 @@ TEST(Reports, HintsSpellSettingsAsTheReaderWasAsked) {
   EXPECT_THAT(hint_of("longer", small, true), HasSubstr("--text-documents blank_lines"));
 }
 
+TEST(Reports, AFileOfBadLinesIsNoErrorForOneWhoIsTold) {
+  int told = 0;
+  DocumentReader reader(memory_source("x\ny\n", "f"), jsonl("skip"),
+                        {.on_skipped = [&](auto...) { ++told; }});
+  Document document;
+  EXPECT_FALSE(reader.next(document));
+  EXPECT_EQ(told, 2);
+  DocumentReader empty(memory_source("", "f"), jsonl("skip"), {.on_skipped = [](auto...) {}});
+  EXPECT_THAT(error_of([&] { empty.next(document); }), HasSubstr("f is empty"));
+}
+
 TEST(Reports, EachSkippedLineIsTold) {
   std::vector<std::pair<BadLine, std::int64_t>> told;
   DocumentReader reader(

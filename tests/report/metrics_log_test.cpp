@@ -180,6 +180,44 @@ struct SizeLimit {
   void (*handler)(int) = nullptr;
 };
 
+TEST(MetricsLog, ValidationsReadBack) {
+  Folder folder;
+  const auto file = folder.path / "validation.jsonl";
+  ValidationRecord r;
+  r.step = 4;
+  r.loss = 2.25;
+  r.tokens = 128;
+  r.seconds = 0.5;
+  r.tokens_per_second = 256;
+  r.memory.active_bytes = 77;
+  {
+    MetricsLog log(folder.path, 0);
+    log.write(r);
+    r.step = 8;
+    r.loss = std::nan("");
+    log.write(r);
+  }
+  const std::vector<ValidationRecord> read = read_validations(file);
+  ASSERT_EQ(read.size(), 2u);
+  EXPECT_EQ(to_json(read[0]), slurp(file).substr(0, slurp(file).find('\n')));
+  EXPECT_EQ(read[1].step, 8);
+  EXPECT_TRUE(std::isnan(read[1].loss));
+}
+
+TEST(MetricsLog, TheWholeSizeEndsWithTheLastWholeRecord) {
+  Folder folder;
+  const auto file = folder.path / "metrics.jsonl";
+  const std::string whole = to_json(at(1)) + "\n" + to_json(at(2)) + "\n";
+  for (const std::string end : {"", "{\"step\": 3", "{\"step\": 3}", "x\n"}) {
+    spill(file, whole + end);
+    EXPECT_EQ(whole_size(file), whole.size()) << end;
+  }
+  spill(file, "");
+  EXPECT_EQ(whole_size(file), 0u);
+  spill(file, "x\n" + whole);
+  EXPECT_THROW(whole_size(file), Error);
+}
+
 TEST(MetricsLog, AWriteThatFailsLeavesWholeRecords) {
   Folder folder;
   MetricsLog log(folder.path, 0);

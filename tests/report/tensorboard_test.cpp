@@ -67,6 +67,26 @@ TEST(Events, FramesHoldLengthsAndMaskedCrcs) {
   EXPECT_EQ(crc, masked_crc32c("abc"));
 }
 
+TEST(Events, AFileIsCheckedEventByEvent) {
+  const std::string two = frame_event("abc") + frame_event("");
+  EXPECT_EQ(check_events("").events, 0);
+  EXPECT_EQ(check_events(two).events, 2);
+  EXPECT_EQ(check_events(two).whole_bytes, two.size());
+  EXPECT_EQ(check_events(two).problem, "");
+  for (std::size_t size = frame_event("abc").size() + 1; size < two.size(); ++size) {
+    const EventsCheck cut = check_events(std::string_view(two).substr(0, size));
+    EXPECT_EQ(cut.events, 1);
+    EXPECT_EQ(cut.whole_bytes, frame_event("abc").size());
+    EXPECT_EQ(cut.problem, "event 2 at byte 19 is cut short");
+  }
+  for (std::size_t at = 0; at < frame_event("abc").size(); ++at) {
+    std::string flipped = two;
+    flipped[at] ^= 4;
+    EXPECT_EQ(check_events(flipped).events, 0) << at;
+    EXPECT_THAT(check_events(flipped).problem, testing::HasSubstr("damaged")) << at;
+  }
+}
+
 /// A reader written apart from the writer: tags and values of each event of a file.
 struct Event {
   int64_t step = 0;
