@@ -1,17 +1,17 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
-#include <vector>
 
 #include "cli/commands.h"
+#include "cli/inspect.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/inspect.h"
-#include "plimsoll/data/documents.h"
 #include "plimsoll/data/token_store.h"
 #include "plimsoll/text/tokenizer.h"
+#include "plimsoll/trainer/run_folder.h"
 
 namespace plimsoll::cli {
 namespace {
@@ -40,42 +40,6 @@ int inspect_tokens(const fs::path& path) {
   return 0;
 }
 
-int inspect_text(const fs::path& path) {
-  data::DataConfig config;
-  data::DocumentReader reader(open_byte_source(path), config);
-  data::Document document;
-  while (reader.next(document)) {
-  }
-  const data::DocumentCounts& c = reader.counts();
-  fmt::print("{}: a {} file\ndocuments: {}\ntext bytes: {}\nwhole: yes\n", path.string(),
-             data::resolve_format("auto", path.string()), c.documents, c.bytes);
-  return 0;
-}
-
-// A folder of checkpoints: each of them, data and all.
-int inspect_root(const checkpoint::Inspection& root) {
-  fmt::print("{}: folder of checkpoints\n", root.path.string());
-  std::vector<fs::path> folders;
-  for (const fs::directory_entry& entry : fs::directory_iterator(root.path)) {
-    const std::string name = entry.path().filename().string();
-    // Those with a dot in the name are being written, or were when their process was killed.
-    if (name.starts_with("step-") && name.find('.') == std::string::npos)
-      folders.push_back(entry.path());
-  }
-  std::sort(folders.begin(), folders.end(), [](const fs::path& a, const fs::path& b) {
-    const std::string x = a.string(), y = b.string();
-    return x.size() != y.size() ? x.size() < y.size() : x < y;
-  });
-  std::string problem = folders.empty() ? "no complete checkpoint" : "";
-  for (const fs::path& folder : folders) {
-    const checkpoint::Inspection found = checkpoint::inspect(folder);
-    fmt::print("{}: {}\n", folder.filename().string(), found.whole ? "whole" : found.problem);
-    if (!found.whole && problem.empty()) problem = folder.filename().string() + " is damaged";
-  }
-  fmt::print("whole: {}\n", problem.empty() ? "yes" : "no, " + problem);
-  return problem.empty() ? 0 : 1;
-}
-
 int inspect(const fs::path& path) {
   std::error_code error;
   if (!fs::exists(path, error)) {
@@ -83,14 +47,14 @@ int inspect(const fs::path& path) {
   }
   const std::string name = path.filename().string();
   if (fs::is_directory(path)) {
-    if (fs::exists(path / "checkpoints")) return inspect(path / "checkpoints");
+    if (trainer::holds_run(path)) return inspect_run(path);
     checkpoint::Inspection found = checkpoint::inspect(path);
     if (found.kind == checkpoint::Inspection::Kind::kNothing &&
         fs::exists(path / "tokenizer.json")) {
       return inspect_tokenizer(path);
     }
     if (found.kind == checkpoint::Inspection::Kind::kNothing) throw Error(found.problem);
-    if (found.kind == checkpoint::Inspection::Kind::kRoot) return inspect_root(found);
+    if (found.kind == checkpoint::Inspection::Kind::kRoot) return inspect_checkpoints(path);
     fmt::print("{}", checkpoint::describe(found));
     return found.whole ? 0 : 1;
   }
@@ -101,16 +65,23 @@ int inspect(const fs::path& path) {
   }
   if (name.ends_with("tokenizer.json")) return inspect_tokenizer(path);
   if (name.ends_with(".tokens")) return inspect_tokens(path);
-  return inspect_text(path);
+  if (const std::optional<int> code = inspect_run_file(path)) return *code;
+  return inspect_data(path);
 }
 
 }  // namespace
+
+int say_whole(const std::string& problem) {
+  fmt::print("whole: {}\n", problem.empty() ? "yes" : "no, " + problem);
+  return problem.empty() ? 0 : 1;
+}
 
 void add_inspect(CLI::App& app, Action& action) {
   auto path = std::make_shared<std::string>();
   CLI::App* c =
       app.add_subcommand("inspect", "Say what a file or folder is and whether it is whole");
-  c->add_option("path", *path, "Run, checkpoint, safetensors file, tokenizer or data file")
+  c->add_option("path", *path,
+                "Run or a file of it, checkpoint, safetensors file, tokenizer, recipe or data file")
       ->required();
   c->footer(
       "Examples:\n"

@@ -11,7 +11,9 @@ class Inspect(TinyCase):
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
-        got = run("train", cls.recipe, "--set", f"run.dir={cls.shared}/run", "--set", "checkpoint.interval=3")
+        sets = (f"run.dir={cls.shared}/run", "checkpoint.interval=3", "metrics.tensorboard=true",
+                "data.validation_fraction=0.1")
+        got = run("train", cls.recipe, *(word for item in sets for word in ("--set", item)))
         if got.returncode != 0:
             raise RuntimeError(got.stderr)
 
@@ -54,6 +56,77 @@ class Inspect(TinyCase):
         self.whole(f"{self.shared}/corpus.jsonl", "a jsonl file", "documents: 60")
         tokens = [name for name in os.listdir(f"{self.shared}/cache") if name.endswith(".tokens")]
         self.whole(f"{self.shared}/cache/{tokens[0]}", "documents: 60", "vocabulary: 320")
+
+    def logged(self, name):
+        with open(self.path(f"run/{name}"), encoding="utf-8") as f:
+            return [json.loads(line) for line in f]
+
+    def events(self):
+        return next(name for name in os.listdir(self.path("run")) if name.startswith("events.out"))
+
+    def test_a_run_folder_tells_what_the_run_is_and_how_far_it_came(self):
+        step, validation = self.logged("metrics.jsonl")[-1], self.logged("validation.jsonl")[-1]
+        self.whole(self.path("run"), "run folder", "llama3 debugmodel, 36,000 parameters", "layers 2", "vocab 320",
+                   f"data: {self.shared}/corpus.jsonl", "held out: 0.1 of", f"a copy of {self.shared}/tokenizer",
+                   "step: 6 of 6", f"tokens seen: {step['tokens_seen']}", f"train loss: {step['loss']:.5f} at step 6",
+                   f"validation loss: {validation['loss']:.5f} at step 6", "step-3: whole", "step-6: whole")
+
+    def test_a_run_that_has_no_checkpoint_yet(self):
+        shutil.rmtree(self.root)
+        os.remove(self.path("run/validation.jsonl"))
+        self.write("run/metrics.jsonl", "")
+        self.whole(self.path("run"), "step: 0 of 6", "checkpoints: none")
+
+    def test_checkpoints_set_aside_are_named(self):
+        os.rename(self.step, os.path.join(self.root, "abandoned-step-6"))
+        self.whole(self.path("run"), "step-3: whole", "abandoned-step-6: set aside")
+
+    def test_a_run_with_a_damaged_file(self):
+        for name in ("config.toml", "tokenizer.json", "metrics.jsonl", "validation.jsonl", self.events()):
+            with self.subTest(name=name):
+                path = self.path(f"run/{name}")
+                with open(path, "rb") as f:
+                    kept = f.read()
+                # Without its end a recipe may still be one.
+                self.write(f"run/{name}", kept + b"x = [" if name == "config.toml" else kept[:-3])
+                self.damaged(self.path("run"), name)
+                self.damaged(path, name)
+                self.write(f"run/{name}", kept)
+        self.whole(self.path("run"))
+        os.remove(self.path("run/config.toml"))
+        self.damaged(self.path("run"), "config.toml")
+
+    def test_a_checkpoint_shows_the_values_of_its_state(self):
+        with open(os.path.join(self.step, "state.json"), encoding="utf-8") as f:
+            data = json.load(f)["state"]["data"]
+        parts = ["tokens_seen: 384", "seed 42", f"epoch {data['epoch']}", f"index {data['index']}", "config: a text of"]
+        self.whole(self.step, *parts)
+        self.whole(os.path.join(self.step, "state.json"), "of step 6", "model.safetensors", *parts)
+        self.whole(os.path.join(self.step, "DONE"), "complete")
+        self.write(os.path.join(self.step, "DONE"), "x")
+        self.damaged(os.path.join(self.step, "DONE"))
+
+    def test_files_of_a_run(self):
+        self.whole(self.path("run/metrics.jsonl"), "records: 6", "steps: 1 to 6", "last loss: ")
+        self.whole(self.path("run/validation.jsonl"), "records: 1")
+        self.whole(self.path(f"run/{self.events()}"), "TensorBoard events", "events: 8")
+        self.whole(self.path("run/config.toml"), "a recipe", "36,000 parameters")
+        self.whole(self.path("run/tokenizer_config.json"), "a JSON file")
+        with open(self.path("run/metrics.jsonl"), "r+b") as f:
+            f.write(b"#")
+        self.damaged(self.path("run/metrics.jsonl"), "metrics.jsonl:1")
+
+    def test_one_file_of_a_checkpoint_with_a_flipped_bit(self):
+        self.whole(self.model, "checksums: those of state.json")
+        with open(self.model, "r+b") as f:
+            f.seek(-100, os.SEEK_END)
+            byte = f.read(1)[0]
+            f.seek(-100, os.SEEK_END)
+            f.write(bytes([byte ^ 1]))
+        self.damaged(self.model, "model.safetensors", "is damaged")
+        self.whole(self.optimizer)
+        self.write("alone.safetensors", open(self.model, "rb").read())
+        self.whole(self.path("alone.safetensors"), "checksums: none")
 
     def test_files_cut_by_a_byte_or_in_half(self):
         for path in (self.model, self.optimizer):
@@ -153,6 +226,23 @@ class Inspect(TinyCase):
             shutil.copy(f"{self.shared}/cache/{name}", copy)
             self.cut(copy, size)
             self.damaged(copy, name)
+
+    def test_bad_lines_are_counted_and_the_first_ones_named(self):
+        good = '{"text": "bado"}\n'
+        path = self.write("a.jsonl", good + "no\n" + good + '{"body": 1}\n' + "[1]\n" * 7)
+        self.damaged(path, "documents: 2", "bad lines: 9", "a.jsonl:2: not JSON", "a.jsonl:8", "no, 9 bad lines")
+        got = run("inspect", path)
+        self.assertNotIn("a.jsonl:11", got.stdout)
+        self.assertNotIn("data.on_bad_line", got.stdout + got.stderr)
+        self.damaged(self.write("b.jsonl", "no\n"), "documents: 0", "b.jsonl:1", "no, 1 bad line")
+        self.damaged(self.write("b.txt", b"bado\nke\xffmi\nlusa\n"), "lines with text: 2", "b.txt:2", "UTF-8")
+
+    def test_records_without_a_text(self):
+        path = self.write("a.jsonl", '{"step": 1, "loss": 2}\n{"step": 2, "note": "x"}\n')
+        self.whole(path, "JSONL records without a text", "records: 2", 'members: "step", "loss", "note"')
+        self.damaged(self.write("b.jsonl", '{"step": 1}\n{"st'), "records: 1", "b.jsonl:2")
+        self.whole(self.write("c.json", '{\n "a": [1,\n 2]}\n'), "a JSON file")
+        self.damaged(self.write("d.json", '{\n "a": [1,\n 2}\n'), "d.json:1")
 
     def test_nothing_of_ours(self):
         os.makedirs(self.path("plain"))
