@@ -156,4 +156,20 @@ DecoderConfig ModelConfig::resolve() const {
   return c;
 }
 
+ModelConfig ModelConfig::filled() const {
+  const DecoderConfig c = resolve();
+  return {.architecture = architecture,
+          .flavor = flavor,
+          .dim = c.dim,
+          .layers = c.layers,
+          .heads = c.heads,
+          .kv_heads = c.kv_heads,
+          .head_dim = c.head_dim,
+          .ffn = c.ffn,
+          .vocab = c.vocab,
+          .rope_limit = c.rope_limit,
+          .rope_theta = c.rope_theta,
+          .tied = c.tied};
+}
+
 }  // namespace plimsoll::model

@@ -74,6 +74,9 @@ struct ModelConfig {
 
   /// The preset with the overrides applied. Call after validate().
   DecoderConfig resolve() const;
+  /// The same with every number set, those of the preset too: what a run keeps of itself. Call
+  /// after validate().
+  ModelConfig filled() const;
 };
 
 /// Throws Error naming the field and the values when the numbers do not make a decoder, e.g. heads

@@ -35,6 +35,9 @@ void check_config(const RunConfig& now, const std::string& saved_toml, const std
   } catch (const Error& e) {
     throw Error(fmt::format("the recipe saved in {} cannot be read: {}", where, e.what()));
   }
+  // A number of the preset is the same whether the recipe says it or not.
+  saved.model = saved.model.filled();
+  current.model = current.model.filled();
   std::string lines;
   for (const config::Difference& d : config::compare(saved, current)) {
     if (d.may_change) continue;

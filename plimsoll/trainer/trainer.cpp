@@ -162,7 +162,9 @@ void remeasure_peak(const Session& session) {
 void write_run_files(Session& session, const RunFolder& folder) {
   copy_tokenizer(session.config.data.tokenizer, folder.path);
   session.config.run.dir = folder.path.string();
-  write_file_atomic(folder.path / "config.toml", config::to_toml(session.config));
+  RunConfig whole = session.config;
+  whole.model = whole.model.filled();
+  write_file_atomic(folder.path / "config.toml", config::to_toml(whole));
 }
 
 void describe_run(const Session& session, const RunFolder& folder, report::Console& console) {

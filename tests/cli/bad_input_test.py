@@ -218,6 +218,22 @@ class OtherRuns(TinyCase):
         self.assertIn("continued after step 6", got.stdout)
         self.assertEqual(tiny.steps_logged(self.path("run")), list(range(1, 9)))
 
+    def test_the_folders_own_recipe_has_the_presets_numbers_and_continues(self):
+        with open(self.path("run/config.toml"), encoding="utf-8") as f:
+            text = f.read()
+        model = text[text.index("[model]"):text.index("[data]")]
+        self.assertNotIn("is not set", model)
+        self.assertIn("rope_theta = 500000.0", model)
+        # The checkpoint was written under the recipe, which leaves them to the preset, and back again.
+        for recipe, steps in ((self.path("run/config.toml"), 8), (self.recipe, 10)):
+            got = run("train", recipe, "--set", f"run.dir={self.path('run')}", "--set", f"train.steps={steps}",
+                      "--resume", "auto", cwd=self.folder)
+            self.assertEqual(got.returncode, 0, got.stderr)
+            self.assertIn(f"continued after step {steps - 2}", got.stdout)
+        got = run(*self.arguments("run", ["model.rope_theta=1e4"], ["--resume", "auto"]), cwd=self.folder)
+        self.assertEqual(got.returncode, 2, got.stderr)
+        self.assertIn("model.rope_theta: 500000.0 in the checkpoint, 10000.0 now", got.stderr)
+
     def test_damaged_checkpoint_is_passed_over_by_auto_and_named_by_number(self):
         model = self.path("run/checkpoints/step-6/model.safetensors")
         whole = tiny.tensors(model)

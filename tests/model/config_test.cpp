@@ -35,6 +35,21 @@ TEST(Presets, UnknownFlavorListsTheKnown) {
   }
 }
 
+TEST(ModelConfig, FilledHasEveryNumberAndResolvesToTheSame) {
+  for (const char* architecture : {"llama3", "qwen3"}) {
+    ModelConfig c;
+    c.architecture = architecture;
+    c.ffn = 96;
+    const ModelConfig whole = c.filled();
+    EXPECT_EQ(config::to_toml(whole).find("is not set"), std::string::npos);
+    EXPECT_EQ(whole.ffn, 96);
+    EXPECT_EQ(whole.dim, c.resolve().dim);
+    EXPECT_EQ(whole.rope_theta, c.resolve().rope_theta);
+    EXPECT_EQ(whole.resolve().parameter_count(), c.resolve().parameter_count());
+    EXPECT_TRUE(config::compare(whole, whole.filled()).empty());
+  }
+}
+
 TEST(ModelConfig, HeadsMustDivide) {
   ModelConfig c;
   try {
