@@ -118,7 +118,7 @@ void add_generate(CLI::App& app, Action& action) {
       "Examples:\n"
       "  plimsoll generate runs/llama3_debug-1 --prompt \"In the beginning\"\n"
       "  plimsoll generate runs/llama3_debug-1 --prompt \"And\" --temperature 0 --max-tokens 50\n"
-      "  plimsoll generate runs/llama3_debug-1/checkpoints/step-80 --prompt - < prompt.txt");
+      "  plimsoll generate runs/llama3_debug-1/checkpoints/step-160 --prompt - < prompt.txt");
   c->callback([o, &action] { action = [o] { return continue_text(*o); }; });
 }
 
