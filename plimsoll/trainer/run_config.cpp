@@ -64,7 +64,7 @@ void TrainSection::validate(config::Problems& p) const {
 
 void MemorySection::describe(config::Fields& f) {
   f.bytes("host_limit", host_limit,
-          "bytes that CPU tensors may hold, e.g. \"8 GiB\" (default: all of the machine's)")
+          "bytes that CPU tensors may hold, e.g. \"8 GiB\" (default: the machine's)")
       .may_change();
 }
 
