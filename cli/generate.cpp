@@ -71,6 +71,7 @@ int continue_text(Options o) {
   resolve_checkpoint(o);
   if (o.threads) at::set_num_threads(static_cast<int>(*o.threads));
   trainer::SavedRun run = trainer::open_saved_run(o.run, o.step);
+  for (const std::string& note : run.notes) fmt::print(stderr, "note: {}\n", note);
   if (o.prompt == "-") o.prompt = prompt_from_stdin();
   generate::Request request;
   if (auto bos = run.tokenizer.bos()) request.prompt.push_back(*bos);

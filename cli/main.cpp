@@ -2,7 +2,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <new>
 #include <string>
@@ -21,8 +24,9 @@ constexpr int kUsage = 2;
 
 int fail(int code, const std::string& what, const std::string& hint = {}) {
   plimsoll::report::restore_terminal();
-  fmt::print(stderr, "error: {}\n", what);
-  if (!hint.empty()) fmt::print(stderr, "hint: {}\n", hint);
+  std::string text = "error: " + what + "\n";
+  if (!hint.empty()) text += "hint: " + hint + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);  // where nobody listens the code must do
   return code;
 }
 
@@ -136,5 +140,12 @@ int main(int argc, char** argv) {
     const WrongLine wrong = explain(app, argc, argv, e);
     return fail(kUsage, wrong.what, wrong.hint);
   }
-  return debug ? action() : run(action);
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow is an error like a full disk
+  const int code = debug ? action() : run(action);
+  // `train` has its files and goes on without a reader; the other commands' output is their work.
+  if (code == 0 && !app.got_subcommand("train") &&
+      (std::fflush(stdout) != 0 || std::ferror(stdout) != 0)) {
+    return fail(kFailed, fmt::format("cannot write the output: {}", std::strerror(errno)));
+  }
+  return code;
 }

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -24,17 +26,19 @@ std::string shell_word(const std::string& text) {
 
 // The run folder's own recipe holds every --set, so that the line works as it is.
 std::string interrupted_line(const trainer::TrainResult& result) {
-  const std::string recipe = shell_word((result.folder / "config.toml").string());
+  const std::string recipe =
+      shell_word(std::filesystem::absolute(result.folder / "config.toml").string());
   if (!result.resumable) {
     return fmt::format(
         "interrupted after step {}; nothing is saved; start over with: "
         "plimsoll train {} --resume auto",
         result.step, recipe);
   }
-  return fmt::format(
-      "interrupted after step {}; continue after step {} with: "
-      "plimsoll train {} --resume auto",
-      result.step, *result.resumable, recipe);
+  const std::string from = *result.resumable == result.step
+                               ? std::string()
+                               : fmt::format(" after step {}", *result.resumable);
+  return fmt::format("interrupted after step {}; continue{} with: plimsoll train {} --resume auto",
+                     result.step, from, recipe);
 }
 
 }  // namespace
@@ -51,7 +55,8 @@ void add_train(CLI::App& app, Action& action) {
   c->add_option("--set", o->sets, "Override a key of the recipe: section.key=value; repeatable")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
-  c->add_option("--device", o->device, "auto, cpu, or NAME[:INDEX][,option=value...]");
+  CLI::Option* device =
+      c->add_option("--device", o->device, "auto, cpu, or NAME[:INDEX][,option=value...]");
   c->add_option("--resume", o->resume, "auto (the newest checkpoint), a step, or none")
       ->capture_default_str();
   c->add_flag("--deterministic", o->deterministic,
@@ -62,14 +67,23 @@ void add_train(CLI::App& app, Action& action) {
       "  plimsoll train recipes/llama3_debug.toml --set train.steps=20 --set optim.lr=3e-4\n"
       "  plimsoll train recipes/llama3_debug.toml --set run.dir=runs/a --resume auto\n"
       "Exit codes: 0 done, 1 failed, 2 usage or bad recipe, 130 interrupted.");
-  c->callback([o, &action] {
-    action = [o] {
+  c->callback([o, device, &action] {
+    action = [o, device] {
       std::vector<std::string> sets = o->sets;
-      if (!o->device.empty()) sets.push_back("device.name=\"" + o->device + "\"");
+      if (device->count() > 0) sets.push_back("device.name=\"" + o->device + "\"");
       if (o->deterministic) sets.push_back("train.deterministic=true");
       std::signal(SIGPIPE, SIG_IGN);  // a reader of the output that left does not end a run
       trainer::Resume resume = trainer::parse_resume(o->resume);
       trainer::RunConfig config = trainer::read_recipe(o->recipe, sets);
+      // A run's own recipe goes on with that run, wherever its folder is now.
+      const std::filesystem::path recipe(o->recipe);
+      const bool chosen = std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
+        return set.starts_with("run.dir=");
+      });
+      if (!chosen && resume.kind != trainer::Resume::Kind::kNone &&
+          recipe.filename() == "config.toml" && trainer::holds_run(recipe.parent_path())) {
+        config.run.dir = recipe.parent_path().string();
+      }
       report::Console console;
       trainer::TrainResult result = trainer::train(config, resume, console);
       if (!result.interrupted) return 0;

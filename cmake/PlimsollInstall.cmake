@@ -15,7 +15,8 @@ target_compile_features(plimsoll PUBLIC cxx_std_20)
 install(TARGETS plimsoll plimsoll_base plimsoll_torch EXPORT plimsollTargets
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 if(TARGET plimsoll_cli)
-  install(TARGETS plimsoll_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS plimsoll_launcher RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  install(TARGETS plimsoll_cli RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR})
 endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/plimsoll DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
         FILES_MATCHING PATTERN "*.h")

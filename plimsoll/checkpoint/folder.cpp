@@ -118,7 +118,11 @@ json parse_state(const fs::path& path) {
   try {
     return json::parse(text, limit_depth);
   } catch (const json::exception& e) {
-    throw Error(fmt::format("{}: not valid JSON: {}", path.string(), printable(e.what(), 200)));
+    // The library's own tag and its copy of the text say nothing to a reader.
+    const std::string_view what = e.what();
+    const std::size_t at = what.find("parse error");
+    throw Error(fmt::format("{}: not valid JSON: {}", path.string(),
+                            printable(what.substr(at == what.npos ? 0 : at), 200)));
   }
 }
 
@@ -323,20 +327,33 @@ void check_hash(const FolderContents::Group& group, const std::string& tensor,
   }
 }
 
-std::vector<std::int64_t> list_steps(const fs::path& root) {
-  std::vector<std::int64_t> steps;
+Survey survey(const fs::path& root) {
+  Survey out;
   std::error_code error;
   for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
     const auto step = step_of_name(it->path().filename().string());
     if (!step) continue;
     try {
-      if (read_folder(it->path()).step == *step) steps.push_back(*step);
-    } catch (const Error&) {
-      // Not complete; inspect says why.
+      const std::int64_t held = read_folder(it->path()).step;
+      if (held != *step) {
+        throw Error(fmt::format("{}: it holds step {}", it->path().string(), held));
+      }
+      out.complete.push_back(*step);
+    } catch (const Error& e) {
+      out.unusable.push_back({*step, e.what()});
     }
   }
-  std::sort(steps.begin(), steps.end());
-  return steps;
+  if (error && error != std::errc::no_such_file_or_directory) {
+    throw Error(fmt::format("cannot read the folder {}: {}", root.string(), error.message()));
+  }
+  std::sort(out.complete.begin(), out.complete.end());
+  std::sort(out.unusable.begin(), out.unusable.end(),
+            [](const auto& a, const auto& b) { return a.step < b.step; });
+  return out;
+}
+
+std::vector<std::int64_t> list_steps(const fs::path& root) {
+  return survey(root).complete;
 }
 
 std::optional<std::int64_t> latest(const fs::path& root) {

@@ -75,8 +75,19 @@ void check_hash(const FolderContents::Group& group, const std::string& tensor,
 
 /// `<root>/step-<step>`.
 std::filesystem::path step_path(const std::filesystem::path& root, std::int64_t step);
-/// Steps whose folder is complete (read_folder would accept it), rising. Empty when there is no
-/// such root.
+/// What is named step-N below a root: the complete ones (read_folder accepts them), and the others
+/// with the reason. Both rising; empty when there is no such root. Throws Error when the root
+/// cannot be read.
+struct Survey {
+  struct Unusable {
+    std::int64_t step = 0;
+    std::string why;
+  };
+  std::vector<std::int64_t> complete;
+  std::vector<Unusable> unusable;
+};
+Survey survey(const std::filesystem::path& root);
+/// The complete ones of survey().
 std::vector<std::int64_t> list_steps(const std::filesystem::path& root);
 /// The highest complete step.
 std::optional<std::int64_t> latest(const std::filesystem::path& root);

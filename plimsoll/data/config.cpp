@@ -93,7 +93,8 @@ std::vector<std::string> expand_files(const std::vector<std::string>& patterns,
         throw UsageError(fmt::format("{}{} is a folder", where, path),
                          fmt::format("name its files, e.g. {}", (fs::path(path) / "*").string()));
       }
-      if (seen.insert(path).second) files.push_back(std::move(path));
+      const fs::path real = fs::weakly_canonical(path, code);
+      if (seen.insert(real.empty() ? path : real.string()).second) files.push_back(std::move(path));
     }
   }
   return files;

@@ -179,6 +179,12 @@ struct DocumentReader::Impl {
         if (!error) ++counts.bad_utf8;
       }
     }
+    // Not the line's fault: to skip it would lose a good document.
+    if (error == simdjson::MEMALLOC) {
+      throw Error(fmt::format("{}:{}: out of memory while reading a line of {}", source->name(),
+                              number, format_bytes(static_cast<std::int64_t>(line.size()))),
+                  "give the process more memory, or split the document");
+    }
     if (error) {
       bad(BadLine::kNotJson, number, fmt::format("not JSON: {}", simdjson::error_message(error)));
       return false;

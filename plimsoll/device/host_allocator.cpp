@@ -158,7 +158,7 @@ class HostAllocator final : public c10::Allocator {
     throw HostOutOfMemory(
         fmt::format("out of host memory: {} asked for ({} as a block), {} live in {} blocks{}",
                     mib(bytes), mib(size), mib(stats_.allocated), stats_.live_blocks, limit),
-        "fewer tokens a step or a smaller model need less; see memory in the step lines");
+        "a smaller train.tokens_per_batch or model needs less; memory.host_limit is the limit");
   }
 
   int64_t trim_locked(int64_t keep) {

@@ -32,13 +32,13 @@ c10::DeviceIndex index_of(c10::Device device) {
 MemorySnapshot read_host() {
   MemorySnapshot s;
   const HostMemory host = host_memory();
-  s.active = host.resident;
-  s.active_peak = host.peak_resident;
+  s.reserved = host.resident;
+  s.reserved_peak = host.peak_resident;
   s.capacity = host.capacity();
   if (host_allocator_installed()) {
     const HostAllocatorStats stats = host_allocator_stats();
-    s.reserved = stats.reserved;
-    s.reserved_peak = stats.peak_reserved;
+    s.active = stats.allocated;
+    s.active_peak = stats.peak_allocated;
     s.retries = stats.retries;
     s.ooms = stats.ooms;
   }
@@ -106,8 +106,8 @@ std::optional<std::string> MemoryMonitor::name() const {
 std::string MemoryMonitor::missing() const {
   const MemorySnapshot s = read();
   if (device_.is_cpu()) {
-    if (!s.active) return "/proc/self/status cannot be read";
-    return s.reserved ? "" : "the caching host allocator is not installed";
+    if (!s.reserved) return "/proc/self/status cannot be read";
+    return s.active ? "" : "the caching host allocator is not installed";
   }
   if (device_count(device_.type()) == 0) return "no such device is here";
   if (dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device_.type())) == nullptr)

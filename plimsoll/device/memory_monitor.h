@@ -11,9 +11,9 @@ namespace plimsoll::device {
 /// How full a device is, in bytes. A number that the backend does not give is absent: it prints as
 /// "n/a" and is never taken for 0.
 struct MemorySnapshot {
-  std::optional<int64_t> active;  ///< in use by tensors; on the CPU: resident pages of the process
+  std::optional<int64_t> active;  ///< in use by tensors
   std::optional<int64_t> active_peak;
-  std::optional<int64_t> reserved;  ///< held by the allocator, in use or not
+  std::optional<int64_t> reserved;  ///< held by the allocator, in use or not; on the CPU: resident
   std::optional<int64_t> reserved_peak;
   std::optional<int64_t> capacity;  ///< of the device; on the CPU: container limit or machine
   std::optional<int64_t> retries;   ///< allocations that succeeded only after a cache flush
@@ -28,8 +28,8 @@ struct MemorySnapshot {
 /// Reads a device's memory. Nothing throws after construction: a backend whose statistics throw is
 /// one without statistics. Asking creates no context. Not thread-safe; one owner.
 ///
-/// On the CPU `active` is the resident set of the process, and `reserved` is what the caching host
-/// allocator holds, absent while that one is not installed.
+/// On the CPU `reserved` is the resident set of the process, program and files included, and
+/// `active` what tensors of the caching host allocator use, absent while that one is not installed.
 class MemoryMonitor {
  public:
   explicit MemoryMonitor(c10::Device device);

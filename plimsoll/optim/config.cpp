@@ -9,6 +9,9 @@
 namespace plimsoll::optim {
 namespace {
 
+// The update runs in fp32: what it would round to infinity or to zero is refused.
+constexpr double kMaxFloat = 1e38, kMinFloat = 1e-30;
+
 Hyper hyper_of(const OptimConfig& c, const GroupConfig* g) {
   Hyper h{c.lr, c.beta1, c.beta2, c.eps, c.weight_decay};
   if (!g) return h;
@@ -20,11 +23,13 @@ Hyper hyper_of(const OptimConfig& c, const GroupConfig* g) {
 
 void GroupConfig::describe(config::Fields& f) {
   f.field("pattern", pattern, "regular expression searched in parameter names").required();
-  f.field("lr", lr, "learning rate of the group").at_least(0);
+  f.field("lr", lr, "learning rate of the group").at_least(0).at_most(kMaxFloat);
   f.field("beta1", beta1, "decay of the first moment").at_least(0).below(1);
   f.field("beta2", beta2, "decay of the second moment").at_least(0).below(1);
-  f.field("eps", eps, "added to the root of the second moment").above(0);
-  f.field("weight_decay", weight_decay, "decoupled weight decay").at_least(0);
+  f.field("eps", eps, "added to the root of the second moment")
+      .at_least(kMinFloat)
+      .at_most(kMaxFloat);
+  f.field("weight_decay", weight_decay, "decoupled weight decay").at_least(0).at_most(kMaxFloat);
 }
 
 void GroupConfig::validate(config::Problems& p) const {
@@ -36,13 +41,18 @@ void GroupConfig::validate(config::Problems& p) const {
 }
 
 void OptimConfig::describe(config::Fields& f) {
-  f.field("lr", lr, "learning rate at the top of the schedule").at_least(0);
+  f.field("lr", lr, "learning rate at the top of the schedule").at_least(0).at_most(kMaxFloat);
   f.field("beta1", beta1, "decay of the first moment").at_least(0).below(1);
   f.field("beta2", beta2, "decay of the second moment").at_least(0).below(1);
-  f.field("eps", eps, "added to the root of the second moment").above(0);
-  f.field("weight_decay", weight_decay, "decoupled weight decay, on every parameter").at_least(0);
+  f.field("eps", eps, "added to the root of the second moment")
+      .at_least(kMinFloat)
+      .at_most(kMaxFloat);
+  f.field("weight_decay", weight_decay, "decoupled weight decay, on every parameter")
+      .at_least(0)
+      .at_most(kMaxFloat);
   f.field("max_norm", max_norm, "gradients are clipped to this total norm; 0: not clipped")
-      .at_least(0);
+      .at_least(0)
+      .at_most(kMaxFloat);
   f.choice("moments", moments, {"fp32", "bf16"}, "dtype of the optimizer's two moments");
   f.section("schedule", schedule, "learning rate over the run");
   f.tables("groups", groups, "groups of parameters with values of their own; first match wins");

@@ -195,6 +195,7 @@ Tokenizer Tokenizer::load(const std::filesystem::path& file_or_folder) {
   const bool folder = fs::is_directory(file_or_folder, error);
   const fs::path file = folder ? file_or_folder / "tokenizer.json" : file_or_folder;
   if (!fs::exists(file, error)) {
+    if (error) throw Error(fmt::format("cannot open {}: {}", file.string(), error.message()));
     throw Error(fmt::format("no tokenizer at {}", file.string()),
                 "give a tokenizer.json or a folder that holds one; `plimsoll tokenizer train` "
                 "makes one from a text");

@@ -14,11 +14,18 @@ std::atomic<int> g_signals{0};
 static_assert(std::atomic<int>::is_always_lock_free, "used in a signal handler");
 struct sigaction g_previous_int, g_previous_term;
 
+template <size_t n>
+void say(const char (&text)[n]) {  // as a signal handler may
+  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text, n - 1);
+}
+
 void on_signal(int) {
-  if (g_signals.fetch_add(1) == 0) return;
+  if (g_signals.fetch_add(1) == 0) {
+    say("\ninterrupted: this step is finished and what is due is saved; again stops at once\n");
+    return;
+  }
   report::restore_terminal();
-  constexpr char text[] = "\ninterrupted twice: stopped without saving\n";
-  [[maybe_unused]] ssize_t written = ::write(STDERR_FILENO, text, sizeof(text) - 1);
+  say("\ninterrupted twice: stopped without saving\n");
   ::_exit(130);
 }
 

@@ -2,9 +2,9 @@
 
 namespace plimsoll::trainer {
 
-/// While one of these lives, a first SIGINT or SIGTERM only sets a flag, so that the loop can
-/// finish its step and save; a second one ends the process at once with exit code 130. One at a
-/// time.
+/// While one of these lives, a first SIGINT or SIGTERM sets a flag and says so on stderr, so that
+/// the loop can finish its step and save; a second one ends the process at once with exit code 130.
+/// One at a time.
 class InterruptScope {
  public:
   InterruptScope();

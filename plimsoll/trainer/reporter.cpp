@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "plimsoll/base/error.h"
 #include "plimsoll/report/meters.h"
 
@@ -11,6 +13,11 @@ namespace {
 std::optional<uint64_t> unsigned_bytes(std::optional<int64_t> bytes) {
   if (!bytes || *bytes < 0) return std::nullopt;
   return static_cast<uint64_t>(*bytes);
+}
+
+// The sign of a NaN says nothing and prints as "-nan".
+double unsigned_nan(double value) {
+  return std::isnan(value) ? std::abs(value) : value;
 }
 
 report::MemoryUse memory_use(const device::MemorySnapshot& m) {
@@ -67,17 +74,29 @@ void Reporter::report_step(PendingStep step) {
   log_.write(r);
   console_.progress(r);
   if (r.step == 1 || r.step % session_.config.metrics.interval == 0) {
-    console_.step(r);
-    if (tensorboard_) tensorboard_->write(r);
-    memory_.reset_peak();
+    print(r);
+  } else {
+    unprinted_ = r;
   }
   if (step.result.clipped.found_inf.item<double>() != 0) {
     throw Error(
         fmt::format("step {}: loss {}, gradient norm {}: not finite; the update was skipped "
                     "and the run stopped",
-                    r.step, r.loss, *r.grad_norm),
+                    r.step, unsigned_nan(r.loss), unsigned_nan(*r.grad_norm)),
         "lower optim.lr, or resume from the last checkpoint");
   }
+}
+
+void Reporter::print(const report::StepRecord& record) {
+  unprinted_.reset();
+  console_.step(record);
+  if (tensorboard_) tensorboard_->write(record);
+  memory_.reset_peak();
+}
+
+void Reporter::finish() {
+  flush();
+  if (unprinted_) print(report::StepRecord(*unprinted_));
 }
 
 void Reporter::validation(report::ValidationRecord record) {

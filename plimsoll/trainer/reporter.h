@@ -33,12 +33,15 @@ class Reporter {
   void add(PendingStep step);
   /// Reads all that is pending. Throws Error naming the first step that was not finite.
   void flush();
+  /// flush(), and the line of the last step where its number is no multiple of the interval.
+  void finish();
   void validation(report::ValidationRecord record);
 
   double last_loss() const { return last_loss_; }
 
  private:
   void report_step(PendingStep step);
+  void print(const report::StepRecord& record);
 
   const Session& session_;
   report::Console& console_;
@@ -48,6 +51,7 @@ class Reporter {
   std::optional<double> peak_;
   int64_t flops_ = 0;  // per token, forward and backward
   std::deque<PendingStep> pending_;
+  std::optional<report::StepRecord> unprinted_;  // the last step, while its line is not due
   double last_loss_ = 0;
 };
 

@@ -5,10 +5,21 @@
 #include "plimsoll/config/problems.h"
 
 namespace plimsoll::trainer {
+namespace {
+
+constexpr int64_t kMaxTokens = 1 << 30;  // a row's positions and offsets are int32
+
+}  // namespace
+
 void RunSection::describe(config::Fields& f) {
   f.field("name", name, "name of the run (default: the recipe's)").may_change();
   f.field("dir", dir, "run folder (default: a fresh runs/NAME-N)").may_change();
   f.field("seed", seed, "seed of initialisation, data order and sampling").at_least(0);
+}
+
+void RunSection::validate(config::Problems& p) const {
+  p.check(name.find('/') == std::string::npos && name != "." && name != "..", "name",
+          "names a folder below runs/; set run.dir to choose the whole path");
 }
 
 void TrainSection::describe(config::Fields& f) {
@@ -19,12 +30,14 @@ void TrainSection::describe(config::Fields& f) {
       .at_least(1)
       .may_change();
   f.field("tokens_per_batch", tokens_per_batch, "tokens of one packed row, the micro-batch")
-      .at_least(2);
+      .at_least(2)
+      .at_most(kMaxTokens);
   f.field("tokens_per_step", tokens_per_step,
           "tokens of one optimizer step, a multiple of tokens_per_batch (default: one batch)")
       .at_least(2);
   f.field("max_context", max_context, "longest stretch of a document that attends to itself")
-      .at_least(2);
+      .at_least(2)
+      .at_most(kMaxTokens);
   f.choice("precision", precision, {"auto", "bf16", "fp32"},
            "arithmetic; auto takes bf16 where the processor has it");
   f.choice("gradients", gradients, {"fp32", "bf16"}, "dtype in which gradients are kept");
@@ -50,7 +63,9 @@ void TrainSection::validate(config::Problems& p) const {
 }
 
 void MemorySection::describe(config::Fields& f) {
-  f.bytes("host_limit", host_limit, "bytes that CPU tensors may hold, e.g. \"8 GiB\"").may_change();
+  f.bytes("host_limit", host_limit,
+          "bytes that CPU tensors may hold, e.g. \"8 GiB\" (default: the machine's)")
+      .may_change();
 }
 
 void CheckpointSection::describe(config::Fields& f) {
@@ -67,7 +82,7 @@ void CheckpointSection::describe(config::Fields& f) {
 void DeviceSection::describe(config::Fields& f) {
   f.field("name", name, "auto, cpu, or NAME[:INDEX][,option=value...]");
   f.field("plugins", plugins, "shared libraries that bring a torch backend");
-  f.field("threads", threads, "CPU threads (default: one a core)").at_least(1);
+  f.field("threads", threads, "CPU threads (default: one a core)").at_least(1).at_most(1024);
   f.may_change();
 }
 

@@ -19,6 +19,7 @@ struct RunSection {
   int64_t seed = 42;
 
   void describe(config::Fields& f);
+  void validate(config::Problems& p) const;
 };
 
 struct TrainSection {
@@ -45,7 +46,7 @@ struct TrainSection {
 };
 
 struct MemorySection {
-  std::optional<uint64_t> host_limit;  ///< bytes CPU tensors may hold; unset: no limit of our own
+  std::optional<uint64_t> host_limit;  ///< bytes CPU tensors may hold; unset: what the machine has
 
   void describe(config::Fields& f);
 };

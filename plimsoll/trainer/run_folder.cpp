@@ -50,13 +50,16 @@ fs::path fresh_folder(const fs::path& parent, const std::string& name) {
 }
 
 void require_step(const fs::path& checkpoints, int64_t step) {
-  std::vector<int64_t> steps = checkpoint::list_steps(checkpoints);
-  if (std::find(steps.begin(), steps.end(), step) == steps.end()) {
-    throw UsageError(
-        fmt::format("{} has no complete checkpoint of step {}", checkpoints.string(), step),
-        steps.empty() ? "it has none at all"
-                      : fmt::format("complete ones: {}", fmt::join(steps, ", ")));
+  const checkpoint::Survey found = checkpoint::survey(checkpoints);
+  const std::vector<int64_t>& steps = found.complete;
+  if (std::find(steps.begin(), steps.end(), step) != steps.end()) return;
+  const std::string hint = steps.empty() ? "there is no complete one"
+                                         : fmt::format("complete ones: {}", fmt::join(steps, ", "));
+  for (const auto& [damaged, why] : found.unusable) {
+    if (damaged == step) throw UsageError(why, hint);
   }
+  throw UsageError(
+      fmt::format("{} has no complete checkpoint of step {}", checkpoints.string(), step), hint);
 }
 
 // Waiting is no use: the other process may run for days.
@@ -79,8 +82,11 @@ Resume parse_resume(const std::string& text) {
 }
 
 std::vector<int64_t> set_aside_later(const fs::path& checkpoints, int64_t step) {
-  std::vector<int64_t> later = checkpoint::list_steps(checkpoints);
+  const checkpoint::Survey found = checkpoint::survey(checkpoints);
+  std::vector<int64_t> later = found.complete;
+  for (const auto& damaged : found.unusable) later.push_back(damaged.step);
   std::erase_if(later, [&](int64_t s) { return s <= step; });
+  std::sort(later.begin(), later.end());
   // The last one first: where this is cut short, those that are left are still one past.
   std::reverse(later.begin(), later.end());
   for (int64_t s : later) {
@@ -100,17 +106,25 @@ std::vector<int64_t> set_aside_later(const fs::path& checkpoints, int64_t step) 
   return later;
 }
 
-std::optional<int64_t> resume_step(const fs::path& checkpoints, const Resume& resume) {
-  switch (resume.kind) {
-    case Resume::Kind::kNone:
-      return std::nullopt;
-    case Resume::Kind::kAuto:
-      return checkpoint::latest(checkpoints);
-    case Resume::Kind::kStep:
-      require_step(checkpoints, resume.step);
-      return resume.step;
+ResumePoint choose_checkpoint(const fs::path& checkpoints, const Resume& resume) {
+  if (resume.kind == Resume::Kind::kNone) return {};
+  if (resume.kind == Resume::Kind::kStep) {
+    require_step(checkpoints, resume.step);
+    return {.step = resume.step};
   }
-  return std::nullopt;
+  const checkpoint::Survey found = checkpoint::survey(checkpoints);
+  if (found.complete.empty()) {
+    if (found.unusable.empty()) return {};
+    throw Error(found.unusable.back().why,
+                fmt::format("no other checkpoint is complete; move {} away to start anew",
+                            checkpoints.string()));
+  }
+  ResumePoint point{.step = found.complete.back()};
+  for (const auto& [step, why] : found.unusable) {
+    if (step > *point.step)
+      point.notes.push_back(fmt::format("step {} is passed over: {}", step, why));
+  }
+  return point;
 }
 
 bool holds_run(const fs::path& folder) {
@@ -122,7 +136,8 @@ bool holds_run(const fs::path& folder) {
 void require_run(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
-    throw UsageError(fmt::format("{} is not a folder", folder.string()),
+    const std::string why = error ? error.message() : "it is a file";
+    throw UsageError(fmt::format("{} is not a folder that can be read: {}", folder.string(), why),
                      "name the run folder that `plimsoll train` printed");
   }
   if (!fs::exists(folder / "config.toml", error)) {
@@ -157,14 +172,21 @@ RunFolder open_run_folder(const std::string& dir, const std::string& name, const
   // Locked first, so that the step is chosen when nobody else can add one.
   auto lock_and_choose = [&](const fs::path& path) {
     RunFolder folder{.path = path, .lock = lock_run(path)};
-    folder.resume_step = resume_step(folder.checkpoints(), resume);
+    ResumePoint point = choose_checkpoint(folder.checkpoints(), resume);
+    folder.resume_step = point.step;
+    folder.notes = std::move(point.notes);
+    if (resume.kind == Resume::Kind::kAuto && !point.step) {
+      folder.notes.push_back(
+          fmt::format("nothing to resume in {}: a new run starts", path.string()));
+    }
     return folder;
   };
   if (dir.empty()) {
     if (resume.kind == Resume::Kind::kAuto) {
       for (int64_t n : numbered(parent, name)) {
         const fs::path path = parent / fmt::format("{}-{}", name, n);
-        if (checkpoint::latest(RunFolder{.path = path}.checkpoints())) return lock_and_choose(path);
+        const auto [complete, unusable] = checkpoint::survey(RunFolder{.path = path}.checkpoints());
+        if (!complete.empty() || !unusable.empty()) return lock_and_choose(path);
       }
     }
     return lock_and_choose(fresh_folder(parent, name));

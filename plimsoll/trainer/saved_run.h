@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "plimsoll/model/decoder.h"
 #include "plimsoll/text/tokenizer.h"
@@ -16,6 +18,7 @@ struct SavedRun {
   text::Tokenizer tokenizer;
   model::Decoder decoder;
   int64_t step = 0;
+  std::vector<std::string> notes;  ///< newer checkpoints that cannot be used, and why
 };
 
 /// Loads the newest complete checkpoint of a run folder, or that of `step`, on the CPU. Throws

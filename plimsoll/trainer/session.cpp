@@ -26,32 +26,42 @@ data::StreamConfig stream_config(const RunConfig& config) {
           .repeat = config.data.repeat};
 }
 
-void check_config(const RunConfig& now, const std::string& saved_toml, const std::string& where) {
-  RunConfig saved;
+const nlohmann::json& state_member(const checkpoint::Loaded& saved, const char* key) {
+  if (!saved.state().is_object() || !saved.state().contains(key)) {
+    throw Error(fmt::format("{}: state.json has no \"{}\"", saved.path().string(), key));
+  }
+  return saved.state().at(key);
+}
+
+}  // namespace
+
+std::string changes_since(const checkpoint::Loaded& saved, const RunConfig& now,
+                          std::string_view prefix) {
+  const std::string where = saved.path().string();
+  const nlohmann::json& toml = state_member(saved, "config");
+  if (!toml.is_string()) {
+    throw Error(fmt::format("{}: state.json: \"config\" is not a text", where));
+  }
+  RunConfig before;
   RunConfig current = now;
-  config::Fields saved_fields = config::describe(saved);
+  config::Fields fields = config::describe(before);
   try {
-    config::load({where, saved_toml}, {}, saved_fields);
+    config::load({where, toml.get<std::string>()}, {}, fields);
   } catch (const Error& e) {
     throw Error(fmt::format("the recipe saved in {} cannot be read: {}", where, e.what()));
   }
   // A number of the preset is the same whether the recipe says it or not.
-  saved.model = saved.model.filled();
+  before.model = before.model.filled();
   current.model = current.model.filled();
   std::string lines;
-  for (const config::Difference& d : config::compare(saved, current)) {
-    if (d.may_change) continue;
+  for (const config::Difference& d : config::compare(before, current)) {
+    if (d.may_change || !d.key.starts_with(prefix)) continue;
     lines +=
         fmt::format("{}{}: {} in the checkpoint, {} now", lines.empty() ? "" : "\n", d.key,
                     d.before.empty() ? "unset" : d.before, d.after.empty() ? "unset" : d.after);
   }
-  if (!lines.empty()) {
-    throw UsageError("the recipe changed in keys that a resumed run may not change:\n" + lines,
-                     "restore these values, or start a new run");
-  }
+  return lines;
 }
-
-}  // namespace
 
 at::ScalarType compute_dtype(const std::string& precision, c10::Device device) {
   if (precision == "bf16") return at::kBFloat16;
@@ -140,29 +150,31 @@ checkpoint::Snapshot snapshot(const Session& session) {
 
 void restore(Session& session, const checkpoint::Loaded& saved) {
   const std::string where = saved.path().string();
-  auto member = [&](const char* key) -> const nlohmann::json& {
-    if (!saved.state().is_object() || !saved.state().contains(key)) {
-      throw Error(fmt::format("{}: state.json has no \"{}\"", where, key));
-    }
-    return saved.state().at(key);
+  const std::string changes = changes_since(saved, session.config);
+  const auto refuse = [&](const std::string& tensors) {
+    throw UsageError(
+        tensors + "the recipe changed in keys that a resumed run may not change:\n" + changes,
+        "restore these values, or start a new run");
   };
-  // Tensors first: for another model the first differing shape says more than a list of keys.
   c10::NoGradGuard no_grad;
-  saved.load_into("model", model_tensors(session.decoder));
-  const nlohmann::json& toml = member("config");
-  if (!toml.is_string())
-    throw Error(fmt::format("{}: state.json: \"config\" is not a text", where));
-  check_config(session.config, toml.get<std::string>(), where);
+  try {
+    saved.load_into("model", model_tensors(session.decoder));
+  } catch (const Error& e) {
+    // For another model the first differing shape says something as well.
+    if (changes.empty()) throw;
+    refuse(std::string(e.what()) + "\n");
+  }
+  if (!changes.empty()) refuse("");
   saved.load_into("optimizer", optimizer_tensors(*session.optimizer));
   model::refresh_compute(session.decoder);
 
-  const nlohmann::json& tokens_seen = member("tokens_seen");
+  const nlohmann::json& tokens_seen = state_member(saved, "tokens_seen");
   if (!tokens_seen.is_number_integer()) {
     throw Error(fmt::format("{}: state.json: \"tokens_seen\" is not a number", where));
   }
   data::BatchStream stream(session.corpus.train, stream_config(session.config));
   try {
-    stream.restore(data::stream_state_from_json(member("data")));
+    stream.restore(data::stream_state_from_json(state_member(saved, "data")));
   } catch (const Error& e) {
     throw Error(fmt::format("{}: {}", where, e.what()), e.hint());
   }

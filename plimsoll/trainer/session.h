@@ -3,6 +3,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "plimsoll/checkpoint/checkpoint.h"
 #include "plimsoll/data/corpus.h"
@@ -57,9 +58,14 @@ std::vector<checkpoint::NamedTensor> model_tensors(const model::Decoder& decoder
 /// A view of all that a checkpoint holds; the tensors are the live ones.
 checkpoint::Snapshot snapshot(const Session& session);
 
-/// Continues from a checkpoint: weights, moments, counters, data position. Throws Error naming the
-/// first tensor that differs when it is of another model, and UsageError naming each recipe key
-/// that changed but may not.
+/// The keys that a resumed run may not change and whose value in `now` differs from the recipe
+/// saved in a checkpoint: one line each with both values; empty when there is none. Only keys that
+/// begin with `prefix` count.
+std::string changes_since(const checkpoint::Loaded& saved, const RunConfig& now,
+                          std::string_view prefix = {});
+
+/// Continues from a checkpoint: weights, moments, counters, data position. Throws UsageError naming
+/// each recipe key that changed but may not, and for another model the first tensor that differs.
 void restore(Session& session, const checkpoint::Loaded& checkpoint);
 
 }  // namespace plimsoll::trainer

@@ -57,13 +57,14 @@ StepResult train_step(const model::Decoder& decoder, optim::AdamW& optimizer,
 }
 
 ValidationResult validate(const model::Decoder& decoder, data::BatchStream stream,
-                          int64_t max_tokens, int64_t loss_chunk) {
+                          int64_t max_tokens, int64_t loss_chunk,
+                          const std::function<bool()>& stop) {
   c10::NoGradGuard no_grad;
   const c10::Device device = decoder.tok_embeddings.master.device();
   ValidationResult result;
   double sum = 0;
   data::Batch batch;
-  while (result.tokens < max_tokens && stream.next(batch)) {
+  while (result.tokens < max_tokens && !(stop && stop()) && stream.next(batch)) {
     DeviceBatch on_device = to_device(batch, device);
     if (on_device.valid_tokens == 0) continue;
     sum += loss_sum(decoder, on_device, loss_chunk).item<double>();

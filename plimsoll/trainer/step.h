@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "plimsoll/data/batch_stream.h"
@@ -39,12 +40,14 @@ StepResult train_step(const model::Decoder& decoder, optim::AdamW& optimizer,
                       const std::vector<DeviceBatch>& batches, double lr_factor,
                       int64_t loss_chunk);
 
-/// Mean loss and number of tokens over rows of a validation stream.
+/// Mean loss and number of tokens over rows of a validation stream; `stop` is asked before each
+/// row.
 struct ValidationResult {
   double loss = 0;
   int64_t tokens = 0;
 };
 ValidationResult validate(const model::Decoder& decoder, data::BatchStream stream,
-                          int64_t max_tokens, int64_t loss_chunk);
+                          int64_t max_tokens, int64_t loss_chunk,
+                          const std::function<bool()>& stop = {});
 
 }  // namespace plimsoll::trainer

@@ -15,11 +15,13 @@
 #include "plimsoll/config/config.h"
 #include "plimsoll/device/choose.h"
 #include "plimsoll/device/host_allocator.h"
+#include "plimsoll/device/host_memory.h"
 #include "plimsoll/device/peak_flops.h"
 #include "plimsoll/generate/generator.h"
 #include "plimsoll/report/meters.h"
 #include "plimsoll/text/stream_decoder.h"
 #include "plimsoll/trainer/interrupt.h"
+#include "plimsoll/trainer/memory_need.h"
 #include "plimsoll/trainer/reporter.h"
 #include "plimsoll/trainer/saver.h"
 #include "plimsoll/trainer/session.h"
@@ -60,7 +62,8 @@ PendingStep run_step(Session& session, const std::vector<DeviceBatch>& batches) 
   return step;
 }
 
-report::ValidationRecord run_validation(const Session& session) {
+// Absent when a signal came in the middle.
+std::optional<report::ValidationRecord> run_validation(const Session& session) {
   const RunConfig& c = session.config;
   Clock::time_point begin = Clock::now();
   data::BatchStream stream(session.corpus.validation, {.tokens_per_batch = c.train.tokens_per_batch,
@@ -68,8 +71,9 @@ report::ValidationRecord run_validation(const Session& session) {
                                                        .shuffle = false,
                                                        .repeat = false,
                                                        .pad_last = true});
-  ValidationResult v =
-      validate(session.decoder, std::move(stream), c.train.validation_tokens, c.train.loss_chunk);
+  ValidationResult v = validate(session.decoder, std::move(stream), c.train.validation_tokens,
+                                c.train.loss_chunk, &InterruptScope::interrupted);
+  if (InterruptScope::interrupted()) return std::nullopt;
   report::ValidationRecord record;
   record.step = session.progress.step;
   record.loss = v.loss;
@@ -134,9 +138,11 @@ device::Choice prepare_device(const RunConfig& config) {
   for (const std::string& plugin : config.device.plugins) device::load_plugin(plugin);
   device::Choice choice = device::choose(config.device.name);
   device::install_host_allocator();
-  if (config.memory.host_limit) {
-    device::set_host_allocator_limit(static_cast<int64_t>(*config.memory.host_limit));
-  }
+  // What the machine does not have ends in an error of ours rather than in the kernel's choice of a
+  // victim.
+  std::optional<int64_t> limit = device::host_memory().capacity();
+  if (config.memory.host_limit) limit = static_cast<int64_t>(*config.memory.host_limit);
+  device::set_host_allocator_limit(limit);
   return choice;
 }
 
@@ -159,34 +165,67 @@ void remeasure_peak(const Session& session) {
   if (session.device.is_cpu()) device::remeasured_cpu_peak_flops(session.compute);
 }
 
+// The folder's config.toml is a recipe that goes on with the run from wherever one stands.
 void write_run_files(Session& session, const RunFolder& folder) {
-  copy_tokenizer(session.config.data.tokenizer, folder.path);
+  data::DataConfig& d = session.config.data;
+  copy_tokenizer(d.tokenizer, folder.path);
+  const auto absolute = [](std::string& path) {
+    if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
+  };
+  for (std::string& file : d.files) absolute(file);
+  for (std::string& file : d.validation_files) absolute(file);
+  absolute(d.tokenizer);
+  absolute(d.cache_dir);
   session.config.run.dir = folder.path.string();
+  absolute(session.config.run.dir);
   RunConfig whole = session.config;
   whole.model = whole.model.filled();
   write_file_atomic(folder.path / "config.toml", config::to_toml(whole));
 }
 
-void describe_run(const Session& session, const RunFolder& folder, report::Console& console) {
-  const model::DecoderConfig& m = session.decoder.config;
-  console.line(describe_data(session));
-  console.line(fmt::format("model: {} {}, {} parameters; {} arithmetic, {} threads", m.architecture,
-                           m.flavor, format_count(m.parameter_count()),
-                           session.compute == at::kBFloat16 ? "bf16" : "fp32",
-                           at::get_num_threads()));
+std::string describe_model(const RunConfig& config, at::ScalarType compute) {
+  const model::DecoderConfig m = config.model.resolve();
+  return fmt::format("model: {} {}, {} parameters; {} arithmetic, {} threads", m.architecture,
+                     m.flavor, format_count(m.parameter_count()),
+                     compute == at::kBFloat16 ? "bf16" : "fp32", at::get_num_threads());
+}
+
+// Where the run lives and from where it goes on.
+void describe_run(const RunFolder& folder, int64_t last, report::Console& console) {
+  for (const std::string& note : folder.notes) console.line(note);
   std::string line = "run: " + folder.path.string();
   if (folder.resume_step) line += fmt::format(", continued after step {}", *folder.resume_step);
   console.line(line);
+  if (folder.resume_step && *folder.resume_step >= last) {
+    console.line(
+        fmt::format("step {} of {} is done, nothing is left to train; to go on raise train.steps",
+                    *folder.resume_step, last));
+  }
+}
+
+int64_t last_step(const RunConfig& config) {
+  return std::min(config.train.steps, config.train.stop_after.value_or(config.train.steps));
+}
+
+// A run that could not make one step has trained nothing.
+void require_a_step(const Session& session) {
+  if (session.progress.step > 0) return;
+  const TrainSection& t = session.config.train;
+  throw Error(fmt::format("the data ended before the first step: {} tokens, one step takes {}",
+                          format_count(session.corpus.train.tokens()),
+                          format_count(t.batches_per_step() * t.tokens_per_batch)),
+              "set data.repeat = true, add text, or lower train.tokens_per_batch");
 }
 
 void run_steps(Session& session, Reporter& reporter, Saver& saver, report::Console& console) {
   const TrainSection& t = session.config.train;
-  const int64_t last = std::min(t.steps, t.stop_after.value_or(t.steps));
+  const int64_t last = last_step(session.config);
   console.start(session.progress.step, last);
   while (session.progress.step < last && !InterruptScope::interrupted()) {
     Clock::time_point begin = Clock::now();
     std::vector<DeviceBatch> batches = fetch(session);
     if (batches.empty()) {
+      require_a_step(session);
       console.line(fmt::format("the data ended after step {}", session.progress.step));
       break;
     }
@@ -199,21 +238,21 @@ void run_steps(Session& session, Reporter& reporter, Saver& saver, report::Conso
     const int64_t done = session.progress.step;
     if (session.corpus.validation.size() > 0 && t.validation_interval > 0 &&
         done % t.validation_interval == 0 && done < last) {
-      reporter.validation(run_validation(session));
+      if (const auto record = run_validation(session)) reporter.validation(*record);
     }
     if (saver.due(done)) {
       reporter.flush();  // what is not finite must not be saved
       saver.save(session);
     }
   }
-  reporter.flush();
+  reporter.finish();
   console.finish();
 }
 
 void finish_run(const Session& session, Reporter& reporter, report::Console& console,
                 TrainResult& result) {
   if (session.corpus.validation.size() > 0) {
-    report::ValidationRecord record = run_validation(session);
+    const report::ValidationRecord record = run_validation(session).value();
     result.validation_loss = record.loss;
     reporter.validation(record);
     console.line(fmt::format(
@@ -231,6 +270,9 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
   const device::Choice choice = prepare_device(config);
   console.line(choice.line());
   check_run_folder(config.run.dir, resume);
+  const at::ScalarType compute = compute_dtype(config.train.precision, choice.device);
+  console.line(describe_model(config, compute));
+  require_room(memory_need(config, compute), choice.device, config);
   std::unique_ptr<Session> session =
       open_session(config, choice.device, report_tokenising(console));
   RunFolder folder = open_run_folder(config.run.dir, config.run.name, resume);
@@ -244,7 +286,8 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
     }
   }
   write_run_files(*session, folder);
-  describe_run(*session, folder, console);
+  console.line(describe_data(*session));
+  describe_run(folder, last_step(config), console);
 
   Reporter reporter(*session, folder.path, peak(*session), console);
   Saver saver(config.checkpoint, folder.checkpoints(), console, folder.resume_step);
@@ -266,6 +309,11 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
   if (auto saved = saver.last_saved()) {
     console.line(fmt::format("checkpoint: {}",
                              checkpoint::step_path(folder.checkpoints(), *saved).string()));
+  }
+  std::error_code ignored;
+  if (!std::filesystem::exists(folder.path / "config.toml", ignored)) {
+    throw Error(
+        fmt::format("{} was removed while the run trained; its log is lost", folder.path.string()));
   }
   console.line(fmt::format("run folder: {}", folder.path.string()));
   return result;

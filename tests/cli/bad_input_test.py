@@ -1,6 +1,8 @@
 """What the command line says to wrong input: one clear error, the right exit code, nothing lost."""
 import json
 import os
+import re
+import shutil
 import unittest
 
 import tiny
@@ -201,8 +203,8 @@ class OtherRuns(TinyCase):
         self.refused([], ["--resume", "5"], 2, "step 5", hint="2, 4, 6")
 
     def test_checkpoint_of_another_model(self):
-        self.refused(["model.ffn=64"], ["--resume", "auto"], 1, "layers.0.feed_forward.w13.weight", "[128, 32]",
-                     "[96, 32]")
+        self.refused(["model.ffn=64", "optim.lr=1e-3"], ["--resume", "auto"], 2, "layers.0.feed_forward.w13.weight",
+                     "[128, 32]", "[96, 32]", "model.ffn: 48 in the checkpoint, 64 now", "optim.lr: 0.01 in")
 
     def test_changed_keys(self):
         got = run(*self.arguments("run", ["optim.lr=1e-3", "run.seed=5", "train.steps=9"], ["--resume", "auto"]),
@@ -239,10 +241,27 @@ class OtherRuns(TinyCase):
         whole = tiny.tensors(model)
         os.truncate(model, os.path.getsize(model) - 1)
         self.before = self.state()
-        self.refused([], ["--resume", "6"], 2, "step 6", hint="2, 4")
+        self.refused([], ["--resume", "6"], 2, "step-6/model.safetensors", hint="2, 4")
         got = self.train("run", "checkpoint.interval=2", "checkpoint.keep=0", options=["--resume", "auto"])
+        self.assertIn("step 6 is passed over: ", got.stdout)
         self.assertIn("continued after step 4", got.stdout)
         self.assertEqual(tiny.tensors(model), whole)
+
+    def test_damage_of_the_only_checkpoint_is_no_reason_to_start_over(self):
+        for step in (2, 4):
+            shutil.rmtree(self.path(f"run/checkpoints/step-{step}"))
+        os.truncate(self.path("run/checkpoints/step-6/state.json"), 100)
+        self.before = self.state()
+        self.refused([], ["--resume", "auto"], 1, "step-6/state.json", "not valid JSON", hint="start anew")
+
+    def test_generate_says_which_checkpoint_it_passes_over(self):
+        model = self.path("run/checkpoints/step-6/model.safetensors")
+        os.truncate(model, os.path.getsize(model) - 1)
+        got = run("generate", self.path("run"), "--prompt", "ba", "--max-tokens", 3)
+        self.assertEqual(got.returncode, 0, got.stderr)
+        self.assertTrue(got.stderr.startswith("note: ") and "step-6" in got.stderr, got.stderr)
+        self.assertEqual(got.stdout, run("generate", self.path("run"), "--prompt", "ba", "--max-tokens", 3,
+                                         "--step", 4).stdout)
 
     def test_flipped_bits_are_found_when_loading(self):
         model = self.path("run/checkpoints/step-6/model.safetensors")
@@ -279,6 +298,18 @@ class Generate(TinyCase):
         self.assertNotEqual(one, self.generate("--prompt", "ba", "--max-tokens", 20, "--seed", 7))
         greedy = self.generate("--prompt", "ba", "--max-tokens", 20, "--temperature", 0)
         self.assertEqual(greedy, self.generate("--prompt", "ba", "--max-tokens", 20, "--top-k", 1, "--seed", 9))
+
+    def test_a_recipe_edited_to_another_model_of_the_same_shapes(self):
+        shutil.copytree(self.run_folder, self.path("run"))
+        with open(self.path("run/config.toml"), encoding="utf-8") as f:
+            text = f.read()
+        edited = re.sub(r"(?m)^heads = 4$", "heads = 8", text)
+        edited = re.sub(r"(?m)^kv_heads = 2$", "kv_heads = 4", edited)
+        edited = re.sub(r"(?m)^head_dim = 8$", "head_dim = 4", edited)
+        self.assertNotEqual(edited, text)
+        self.write("run/config.toml", edited)
+        self.assert_one_error(run("generate", self.path("run"), "--prompt", "ba"), 2, "config.toml",
+                              "model.heads: 4 in the checkpoint, 8 now", hint="restore")
 
     def test_nothing_to_do(self):
         self.assertEqual(self.generate("--prompt", "ba", "--max-tokens", 0), "ba\n")

@@ -72,6 +72,9 @@ TEST(ExpandFiles, SortsMatchesAndTakesEachFileOnce) {
   EXPECT_THAT(expand_files({base + "c.json", base + "?.txt", base + "a*"}, "data.files"),
               ElementsAre(base + "c.json", base + "B.txt", base + "a.txt", base + "b.txt"));
   EXPECT_THAT(expand_files({base + "odd[1].txt"}, "data.files"), ElementsAre(base + "odd[1].txt"));
+  EXPECT_THAT(expand_files({base + "c.json", base + "./c.json"}, "data.files"),
+              ElementsAre(base + "c.json"))
+      << "one file in two spellings";
 }
 
 TEST(ExpandFiles, SaysWhatIsMissing) {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+
 #include "plimsoll/device/host_allocator.h"
 
 namespace plimsoll::device {
@@ -12,9 +14,10 @@ const c10::Device kCpu(c10::DeviceType::CPU);
 TEST(MemoryMonitor, TheCpuShowsResidentPagesAndCapacity) {
   MemoryMonitor monitor(kCpu);
   const MemorySnapshot s = monitor.read();
-  ASSERT_TRUE(s.active && s.active_peak && s.capacity);
-  EXPECT_GT(*s.active, 0);
-  const auto percent = s.percent(s.active);
+  ASSERT_TRUE(s.reserved && s.reserved_peak && s.capacity);
+  EXPECT_GT(*s.reserved, 0);
+  EXPECT_GE(*s.reserved_peak, *s.reserved);
+  const auto percent = s.percent(s.reserved);
   ASSERT_TRUE(percent);
   EXPECT_GT(*percent, 0);
   EXPECT_LT(*percent, 100);
@@ -23,22 +26,26 @@ TEST(MemoryMonitor, TheCpuShowsResidentPagesAndCapacity) {
 TEST(MemoryMonitor, TheAllocatorsNumbersAreThereWhileItIsInstalled) {
   MemoryMonitor monitor(kCpu);
   ASSERT_FALSE(host_allocator_installed());
-  EXPECT_FALSE(monitor.read().reserved || monitor.read().retries);
+  EXPECT_FALSE(monitor.read().active || monitor.read().retries);
   EXPECT_EQ(monitor.missing(), "the caching host allocator is not installed");
   install_host_allocator();
   trim_host_allocator();
   monitor.reset_peak();
-  { const auto block = host_allocator()->allocate(8 << 20); }
-  const MemorySnapshot s = monitor.read();
-  EXPECT_EQ(s.reserved, 8 << 20);
-  EXPECT_EQ(s.reserved_peak, 8 << 20);
-  EXPECT_EQ(s.ooms, 0);
-  EXPECT_EQ(monitor.missing(), "");
-  trim_host_allocator();
-  EXPECT_EQ(monitor.read().reserved, 0);
-  EXPECT_EQ(monitor.read().reserved_peak, 8 << 20);
+  {
+    const auto block = host_allocator()->allocate(8 << 20);
+    std::memset(block.get(), 1, 8 << 20);
+    const MemorySnapshot s = monitor.read();
+    EXPECT_EQ(s.active, 8 << 20);
+    EXPECT_EQ(s.active_peak, 8 << 20);
+    EXPECT_GE(*s.reserved, *s.active) << "what is in use is resident once it is written";
+    EXPECT_EQ(s.ooms, 0);
+    EXPECT_EQ(monitor.missing(), "");
+  }
+  EXPECT_EQ(monitor.read().active, 0);
+  EXPECT_EQ(monitor.read().active_peak, 8 << 20);
   monitor.reset_peak();
-  EXPECT_EQ(monitor.read().reserved_peak, 0);
+  EXPECT_EQ(monitor.read().active_peak, 0);
+  trim_host_allocator();
   uninstall_host_allocator();
 }
 

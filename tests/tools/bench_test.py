@@ -56,8 +56,8 @@ class Bench(unittest.TestCase):
     def test_a_script_gets_the_program_and_the_helpers_it_names(self):
         got = self.bench("script", "--smoke")
         self.assertEqual((got.returncode, got.stdout), (0, "script --smoke\n"), got.stderr)
-        self.assertEqual(self.built(), ["release plimsoll_cli side"])
-        self.assertIn("building plimsoll_cli side", got.stderr)
+        self.assertEqual(self.built(), ["release plimsoll_launcher side"])
+        self.assertIn("building plimsoll_launcher side", got.stderr)
 
     def test_a_binary_is_built_alone(self):
         got = self.bench("fast", "--smoke")

@@ -74,7 +74,7 @@ class LossCompare(unittest.TestCase):
 
     def test_unusable_input(self):
         good = lines((1, 8.0, 1.0))
-        for bad in ("", "\n", "[1]\n", "{}\n", '{"step": true}\n', '{"step": 1.5}\n', "not json\n", "[" * 100000 + "\n",
+        for bad in ("", "\n", "[1]\n", "{}\n", '{"step": 1}\n', '{"step": 1, "loss": null}\n', '{"step": true}\n', '{"step": 1.5}\n', "not json\n", "[" * 100000 + "\n",
                     '{"step": 1, "loss": "8"}\n', '{"step": 1, "loss": 1' + "0" * 400 + "}\n", good + good,
                     good + "\n" + good):
             code, output = self.compare(good, bad)

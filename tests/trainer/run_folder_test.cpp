@@ -105,9 +105,10 @@ TEST_F(RunFolders, AStepThatIsNotThereListsThoseThatAre) {
   EXPECT_THAT(error_of([] { open_run_folder("r", "x", at_step(7)); }),
               AllOf(HasSubstr("step 7"), HasSubstr("checkpoints")));
   EXPECT_THAT(hint_of("r", at_step(7)), HasSubstr("3, 12"));
-  EXPECT_THAT(hint_of("r", at_step(20)), Not(HasSubstr("20")));  // not complete
+  EXPECT_THAT(hint_of("r", at_step(20)), Not(HasSubstr("20"))) << "not complete";
+  EXPECT_THAT(error_of([] { open_run_folder("r", "x", at_step(20)); }), HasSubstr("DONE"));
   EXPECT_EQ(open_run_folder("r", "x", at_step(3)).resume_step, 3);
-  EXPECT_THAT(hint_of("none", at_step(7)), HasSubstr("none at all"));
+  EXPECT_THAT(hint_of("none", at_step(7)), HasSubstr("no complete one"));
   EXPECT_THAT(hint_of("", at_step(7)), HasSubstr("run.dir"));
 }
 
@@ -119,6 +120,34 @@ TEST_F(RunFolders, AutoTakesTheNewestCompleteCheckpoint) {
   EXPECT_EQ(open_run_folder("r", "x", kAuto).resume_step, 12);
   EXPECT_EQ(open_run_folder("empty", "x", kAuto).resume_step, std::nullopt);
   EXPECT_TRUE(fs::is_directory("empty"));
+}
+
+TEST_F(RunFolders, WhatCannotBeUsedIsPassedOverAloud) {
+  save("r", 3);
+  save("r", 12);
+  fs::resize_file("r/checkpoints/step-12/model.safetensors", 20);
+  const RunFolder back = open_run_folder("r", "x", kAuto);
+  EXPECT_EQ(back.resume_step, 3);
+  EXPECT_THAT(back.notes, ElementsAre(AllOf(HasSubstr("step 12 is passed over"),
+                                            HasSubstr("model.safetensors"))));
+  EXPECT_THAT(error_of([] { choose_checkpoint("r/checkpoints", at_step(12)); }),
+              HasSubstr("model.safetensors"));
+  EXPECT_THAT(set_aside_later("r/checkpoints", 3), ElementsAre(12));
+  EXPECT_TRUE(fs::exists("r/checkpoints/abandoned-step-12"));
+}
+
+TEST_F(RunFolders, DamageIsNoReasonToStartOver) {
+  save("r", 12);
+  fs::remove("r/checkpoints/step-12/state.json");
+  for (const char* dir : {"r", ""}) {
+    if (!*dir) {
+      fs::create_directories("runs");
+      fs::rename("r", "runs/x-1");
+    }
+    EXPECT_THAT(error_of([&] { open_run_folder(dir, "x", kAuto); }), HasSubstr("state.json"));
+  }
+  EXPECT_THAT(open_run_folder("new", "x", kAuto).notes,
+              ElementsAre(HasSubstr("nothing to resume in new")));
 }
 
 TEST_F(RunFolders, AutoWithoutAFolderTakesTheNewestRunThatHasOne) {
@@ -141,7 +170,7 @@ TEST_F(RunFolders, TwoDoNotTrainInOne) {
       EXPECT_THAT(error_of([&] { open_run_folder(dir, "a", kAuto); }),
                   AllOf(HasSubstr("runs/a-1"), HasSubstr("another process trains there")));
     }
-    EXPECT_EQ(resume_step(first.checkpoints(), kAuto), 5) << "reading needs no lock";
+    EXPECT_EQ(choose_checkpoint(first.checkpoints(), kAuto).step, 5) << "reading needs no lock";
   }
   EXPECT_EQ(open_run_folder("runs/a-1", "a", kAuto).resume_step, 5);
 }
@@ -161,7 +190,8 @@ TEST_F(RunFolders, LaterCheckpointsAreSetAsideUnderFreeNames) {
 }
 
 TEST_F(RunFolders, OnlyRunsAreOpenedForUse) {
-  EXPECT_THAT(error_of([] { require_run("nowhere"); }), HasSubstr("is not a folder"));
+  EXPECT_THAT(error_of([] { require_run("nowhere"); }),
+              HasSubstr("is not a folder that can be read: No such file"));
   fs::create_directories("plain");
   EXPECT_THAT(error_of([] { require_run("plain"); }), HasSubstr("holds no run"));
 }

@@ -185,6 +185,11 @@ TEST(Validation, IsTheMeanOverTokensAndEndsAtItsBound) {
   EXPECT_GE(some.tokens, 65);
   EXPECT_LT(some.tokens, tokens);
   EXPECT_FALSE(session->decoder.norm.master.grad().defined());
+  int asked = 0;
+  const ValidationResult cut =
+      validate(session->decoder, stream(), 1 << 20, 64, [&] { return ++asked > 1; });
+  EXPECT_GT(cut.tokens, 0);
+  EXPECT_LE(cut.tokens, 64) << "one row";
 }
 
 }  // namespace
