@@ -2,15 +2,16 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "cli/commands.h"
 #include "cli/stdin.h"
+#include "cli/whole_number.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/units.h"
 #include "plimsoll/generate/generator.h"
@@ -20,9 +21,8 @@
 namespace plimsoll::cli {
 namespace {
 
-// Of the integer kind, so that what CLI11 says of a value outside stays readable.
-const CLI::Range kNotNegative(int64_t{0}, std::numeric_limits<int64_t>::max(), ">=0");
-const CLI::Range kThreads(int64_t{1}, int64_t{4096}, "1 to 4096");
+const CLI::Validator kNotNegative = whole_number(0, INT64_MAX);
+const CLI::Validator kThreads = whole_number(1, 4096);
 
 struct Options {
   std::string run, prompt;
@@ -110,10 +110,13 @@ void add_generate(CLI::App& app, Action& action) {
   c->add_option("--temperature", o->sampling.temperature, "0: always the likeliest token")
       ->capture_default_str();
   c->add_option("--top-k", o->sampling.top_k, "Only the K likeliest tokens; 0: all")
+      ->check(kNotNegative)
       ->capture_default_str();
   c->add_option("--top-p", o->sampling.top_p, "Only the likeliest tokens of this total probability")
       ->capture_default_str();
-  c->add_option("--seed", o->sampling.seed, "Seed of the draws")->capture_default_str();
+  c->add_option("--seed", o->sampling.seed, "Seed of the draws")
+      ->check(whole_number(0, UINT64_MAX))
+      ->capture_default_str();
   c->add_option("--threads", o->threads, "CPU threads (default: one a core)")->check(kThreads);
   c->footer(
       "Examples:\n"

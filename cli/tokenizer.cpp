@@ -10,6 +10,7 @@
 
 #include "cli/commands.h"
 #include "cli/stdin.h"
+#include "cli/whole_number.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/units.h"
 #include "plimsoll/data/config.h"
@@ -95,6 +96,7 @@ void add_train_options(CLI::App& t, TrainOptions& o) {
       ->required();
   t.add_flag("--force", o.force, "Replace a tokenizer that is in that folder already");
   t.add_option("--vocab-size", o.trainer.vocab_size, "Entries, special tokens included")
+      ->check(whole_number(1, INT32_MAX))
       ->capture_default_str();
   t.add_option("--min-frequency", o.trainer.min_frequency, "Pairs seen less often are not merged")
       ->capture_default_str();
