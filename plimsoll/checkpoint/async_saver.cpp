@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/checkpoint/steps.h"
 
 namespace plimsoll::checkpoint {
 

@@ -18,6 +18,7 @@
 #include "plimsoll/base/hash.h"
 #include "plimsoll/checkpoint/durable.h"
 #include "plimsoll/checkpoint/quote.h"
+#include "plimsoll/checkpoint/steps.h"
 
 namespace plimsoll::checkpoint {
 namespace fs = std::filesystem;
@@ -27,28 +28,7 @@ namespace {
 
 constexpr int kFormatVersion = 1;
 constexpr int kMaxJsonDepth = 100;
-constexpr std::string_view kStepPrefix = "step-";
-constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kEnding = ".safetensors";
-
-// "step-12" -> 12; nothing for any other name ("step-012", "step-12.tmp-7").
-std::optional<std::int64_t> step_of_name(std::string_view name) {
-  if (!name.starts_with(kStepPrefix)) return std::nullopt;
-  const std::string_view digits = name.substr(kStepPrefix.size());
-  std::int64_t step = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  if (error != std::errc() || end != digits.data() + digits.size() || step < 0) return std::nullopt;
-  if (fmt::format("{}", step) != digits) return std::nullopt;
-  return step;
-}
-
-// A writer holds this lock on its temporary folder; the kernel drops it when the writer dies, so
-// that a clean-up tells a stale folder from one in use, whatever has become of process ids.
-FileDescriptor lock_folder(const fs::path& path) {
-  FileDescriptor folder = try_lock_folder(path);
-  if (!folder) throw Error(path.string() + ": another process is writing it");
-  return folder;
-}
 
 void check_group_name(const std::string& name) {
   const bool plain = std::all_of(name.begin(), name.end(), [](unsigned char c) {
@@ -199,10 +179,6 @@ void check_hashes(const FolderContents::Group& group) {
 
 }  // namespace
 
-fs::path step_path(const fs::path& root, std::int64_t step) {
-  return root / fmt::format("{}{}", kStepPrefix, step);
-}
-
 fs::path write_folder(const fs::path& root, std::int64_t step,
                       const std::map<std::string, std::vector<TensorView>>& groups,
                       const json& state, const Gate& gate) {
@@ -211,18 +187,18 @@ fs::path write_folder(const fs::path& root, std::int64_t step,
   check_finite(state, "");
   make_folders(root);
   fs::path final_path = step_path(root, step);
-  const fs::path temporary = fmt::format("{}{}{}", final_path.string(), kTemporary, ::getpid());
+  const fs::path temporary = temporary_path(root, step);
   if (::mkdir(temporary.c_str(), 0777) != 0) {
     if (errno != EEXIST) throw_system_error("create", temporary, errno);
     // Left by a dead process that had our number.
-    const FileDescriptor lock = lock_folder(temporary);
+    const FileDescriptor lock = lock_temporary(temporary);
     std::error_code error;
     fs::remove_all(temporary, error);
     if (error) throw_system_error("remove", temporary, error.value());
     if (::mkdir(temporary.c_str(), 0777) != 0) throw_system_error("create", temporary, errno);
   }
   try {
-    const FileDescriptor lock = lock_folder(temporary);
+    const FileDescriptor lock = lock_temporary(temporary);
     if (gate) gate("created");
     write_parts(temporary, step, groups, state, gate);
     if (gate) gate("before rename");
@@ -325,86 +301,6 @@ void check_hash(const FolderContents::Group& group, const std::string& tensor,
                             group.file.path().string(), quote(tensor), printable(expected), found),
                 "use an earlier step");
   }
-}
-
-Survey survey(const fs::path& root) {
-  Survey out;
-  std::error_code error;
-  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    const auto step = step_of_name(it->path().filename().string());
-    if (!step) continue;
-    try {
-      const std::int64_t held = read_folder(it->path()).step;
-      if (held != *step) {
-        throw Error(fmt::format("{}: it holds step {}", it->path().string(), held));
-      }
-      out.complete.push_back(*step);
-    } catch (const Error& e) {
-      out.unusable.push_back({*step, e.what()});
-    }
-  }
-  if (error && error != std::errc::no_such_file_or_directory) {
-    throw Error(fmt::format("cannot read the folder {}: {}", root.string(), error.message()));
-  }
-  std::sort(out.complete.begin(), out.complete.end());
-  std::sort(out.unusable.begin(), out.unusable.end(),
-            [](const auto& a, const auto& b) { return a.step < b.step; });
-  return out;
-}
-
-std::vector<std::int64_t> list_steps(const fs::path& root) {
-  return survey(root).complete;
-}
-
-std::optional<std::int64_t> latest(const fs::path& root) {
-  const auto steps = list_steps(root);
-  if (steps.empty()) return std::nullopt;
-  return steps.back();
-}
-
-Pruned prune(const fs::path& root, std::int64_t keep_latest_k) {
-  if (keep_latest_k < 0) {
-    throw UsageError(
-        fmt::format("keep_latest_k = {}: must be at least 0 (0 keeps all)", keep_latest_k));
-  }
-  Pruned out;
-  if (keep_latest_k == 0) return out;
-  const auto steps = list_steps(root);
-  for (std::size_t i = 0; i + static_cast<std::size_t>(keep_latest_k) < steps.size(); ++i) {
-    const fs::path path = step_path(root, steps[i]);
-    // Out of the list first: a folder half deleted must not look like a damaged checkpoint.
-    const fs::path aside = fmt::format("{}{}{}", path.string(), kTemporary, ::getpid());
-    std::error_code error;
-    fs::rename(path, aside, error);
-    if (!error) {
-      out.removed.push_back(steps[i]);
-      fs::remove_all(aside, error);
-    }
-    if (error) {
-      out.failures.push_back(fmt::format("cannot remove {}: {}", path.string(), error.message()));
-    }
-  }
-  return out;
-}
-
-std::vector<std::string> remove_stale(const fs::path& root) {
-  std::vector<std::string> removed;
-  std::error_code error;
-  for (fs::directory_iterator it(root, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().filename().string();
-    const auto at = name.find(kTemporary);
-    if (at == name.npos || !step_of_name(std::string_view(name).substr(0, at))) continue;
-    try {
-      const FileDescriptor lock = lock_folder(it->path());
-      std::error_code failed;
-      fs::remove_all(it->path(), failed);
-      if (!failed) removed.push_back(name);
-    } catch (const Error&) {
-      // In use, or not ours to delete.
-    }
-  }
-  std::sort(removed.begin(), removed.end());
-  return removed;
 }
 
 }  // namespace plimsoll::checkpoint

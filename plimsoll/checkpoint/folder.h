@@ -73,35 +73,4 @@ bool verify_file(const std::filesystem::path& file);
 void check_hash(const FolderContents::Group& group, const std::string& tensor,
                 const std::string& found);
 
-/// `<root>/step-<step>`.
-std::filesystem::path step_path(const std::filesystem::path& root, std::int64_t step);
-/// What is named step-N below a root: the complete ones (read_folder accepts them), and the others
-/// with the reason. Both rising; empty when there is no such root. Throws Error when the root
-/// cannot be read.
-struct Survey {
-  struct Unusable {
-    std::int64_t step = 0;
-    std::string why;
-  };
-  std::vector<std::int64_t> complete;
-  std::vector<Unusable> unusable;
-};
-Survey survey(const std::filesystem::path& root);
-/// The complete ones of survey().
-std::vector<std::int64_t> list_steps(const std::filesystem::path& root);
-/// The highest complete step.
-std::optional<std::int64_t> latest(const std::filesystem::path& root);
-
-/// What a clean-up did; it never throws for a folder that cannot be deleted.
-struct Pruned {
-  std::vector<std::int64_t> removed;
-  std::vector<std::string> failures;  // one line each
-};
-/// Deletes complete checkpoints but the `keep_latest_k` newest; 0 keeps all. The newest complete
-/// one always stays, and damaged folders are not touched. Throws UsageError for a negative number.
-Pruned prune(const std::filesystem::path& root, std::int64_t keep_latest_k);
-/// Deletes `step-N.tmp-*` folders that no living process is writing (writers hold a lock on them).
-/// Returns the names removed.
-std::vector<std::string> remove_stale(const std::filesystem::path& root);
-
 }  // namespace plimsoll::checkpoint

@@ -9,6 +9,7 @@
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/folder.h"
 #include "plimsoll/checkpoint/quote.h"
+#include "plimsoll/checkpoint/steps.h"
 
 namespace plimsoll::checkpoint {
 namespace fs = std::filesystem;

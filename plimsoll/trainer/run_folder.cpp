@@ -10,6 +10,7 @@
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/files.h"
 #include "plimsoll/checkpoint/folder.h"
+#include "plimsoll/checkpoint/steps.h"
 
 namespace plimsoll::trainer {
 namespace fs = std::filesystem;

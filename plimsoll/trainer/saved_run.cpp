@@ -5,6 +5,7 @@
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/checkpoint.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "plimsoll/config/config.h"
 #include "plimsoll/trainer/run_folder.h"
 #include "plimsoll/trainer/session.h"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/checkpoint/steps.h"
 
 namespace plimsoll::trainer {
 namespace {

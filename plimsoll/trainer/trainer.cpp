@@ -12,6 +12,7 @@
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/files.h"
 #include "plimsoll/base/units.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "plimsoll/config/config.h"
 #include "plimsoll/device/choose.h"
 #include "plimsoll/device/host_allocator.h"

@@ -9,6 +9,7 @@
 #include <future>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "tests/checkpoint/temporary.h"
 
 namespace plimsoll::checkpoint {

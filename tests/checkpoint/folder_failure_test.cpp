@@ -10,6 +10,7 @@
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/folder.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "tests/checkpoint/sample_folder.h"
 #include "tests/checkpoint/temporary.h"
 

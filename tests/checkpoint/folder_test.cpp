@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "plimsoll/base/error.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "tests/checkpoint/sample_folder.h"
 #include "tests/checkpoint/temporary.h"
 
@@ -76,22 +77,6 @@ TEST(Folder, StateComesBackBitForBit) {
                           {"none", nullptr}};
   write_folder(root.path(), 0, {}, state);
   EXPECT_EQ(read_folder(root / "step-0").state, state);
-}
-
-TEST(Folder, ListsOnlyCompleteSteps) {
-  const TemporaryFolder root;
-  EXPECT_TRUE(list_steps(root / "none").empty());
-  EXPECT_FALSE(latest(root.path()));
-  for (const int step : {100, 9, 20}) write_sample(root.path(), step, 1);
-  write_sample(root.path(), 500, 1);
-  fs::remove(root / "step-500" / "DONE");
-  fs::create_directories(root / "step-600");
-  fs::create_directories(root / "step-700.tmp-1");
-  fs::create_directories(root / "step-0800");
-  fs::copy(root / "step-100", root / "step-900", fs::copy_options::recursive);  // says step 100
-  spill(root / "step-1000", "a file");
-  EXPECT_THAT(list_steps(root.path()), ElementsAre(9, 20, 100));
-  EXPECT_EQ(latest(root.path()), 100);
 }
 
 // B72: truncated or incomplete files.
@@ -207,35 +192,6 @@ TEST_F(Damaged, HostileStates) {
     spill(at("state.json"), text);
     EXPECT_THAT(refused(), HasSubstr("state.json"));
   }
-}
-
-TEST(Prune, KeepsTheNewestCompleteOnes) {
-  const TemporaryFolder root;
-  for (int step = 1; step <= 5; ++step) write_sample(root.path(), step, 1);
-  fs::remove(root / "step-5" / "DONE");
-  EXPECT_TRUE(prune(root.path(), 0).removed.empty());
-  EXPECT_THAT(prune(root.path(), 2).removed, ElementsAre(1, 2));
-  EXPECT_THAT(list_steps(root.path()), ElementsAre(3, 4));
-  EXPECT_TRUE(fs::exists(root / "step-5"));  // damaged, and newer: a person should look
-  EXPECT_THAT(prune(root.path(), 1).removed, ElementsAre(3));
-  EXPECT_TRUE(prune(root.path(), 1).removed.empty());
-  EXPECT_EQ(latest(root.path()), 4);
-  EXPECT_THROW(prune(root.path(), -1), UsageError);
-  EXPECT_TRUE(prune(root / "none", 1).removed.empty());
-}
-
-TEST(Prune, RemovesStaleFoldersButNotOnesInUse) {
-  const TemporaryFolder root;
-  fs::create_directories(root / "step-7.tmp-999999");
-  spill(root / "step-7.tmp-999999" / "model.safetensors", "half");
-  fs::create_directories(root / "notes.tmp-1");
-  std::vector<std::string> removed;
-  write_sample(root.path(), 8, 1, [&](std::string_view point) {
-    if (point == "before done") removed = remove_stale(root.path());
-  });
-  EXPECT_THAT(removed, ElementsAre("step-7.tmp-999999"));
-  expect_whole(root.path(), 8, 1);
-  EXPECT_TRUE(fs::exists(root / "notes.tmp-1"));
 }
 
 }  // namespace

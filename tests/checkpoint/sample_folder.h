@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plimsoll/checkpoint/folder.h"
+#include "plimsoll/checkpoint/steps.h"
 
 namespace plimsoll::checkpoint {
 

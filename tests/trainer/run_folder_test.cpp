@@ -5,6 +5,7 @@
 
 #include "plimsoll/base/error.h"
 #include "plimsoll/checkpoint/folder.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "tests/expect_error.h"
 #include "tests/temp_dir.h"
 

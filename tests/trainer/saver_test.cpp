@@ -7,6 +7,7 @@
 
 #include <csignal>
 
+#include "plimsoll/checkpoint/steps.h"
 #include "plimsoll/trainer/saver.h"
 #include "tests/expect_error.h"
 #include "tests/trainer/tiny_run.h"

@@ -8,6 +8,7 @@
 #include <future>
 
 #include "plimsoll/base/files.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "plimsoll/config/config.h"
 #include "plimsoll/trainer/saver.h"
 #include "tests/expect_error.h"

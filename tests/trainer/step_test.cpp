@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "plimsoll/checkpoint/steps.h"
 #include "tests/expect_error.h"
 #include "tests/trainer/tiny_run.h"
 
