@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The Python side of train_vs_peers.py and startup.py: the debug model in transformers, trained on
-random tokens. One measurement per process; run by the peers' Python. Prints "step 1" when the first
-step is done, and at the end one JSON line: seconds of each step after the warm-up, peak bytes.
+random tokens, or with --corpus and --tokenizer on the first tokens of a JSONL text. One measurement
+per process; run by the peers' Python. Prints "step 1" when the first step is done, and at the end one
+JSON line: seconds of each step after the warm-up, peak bytes.
 
 Modes: fp32, amp (fp32 weights under bf16 autocast), bf16 (weights, gradients and moments in bf16).
 """
@@ -21,12 +22,26 @@ def peak_bytes():
     return 0
 
 
+def read_tokens(corpus, folder, count):
+    """The first `count` tokens of the documents, encoded one by one until there are enough."""
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder)
+    ids = []
+    with open(corpus, encoding="utf-8") as f:
+        for line in f:
+            ids += [tokenizer.bos_token_id, *tokenizer.encode(json.loads(line)["text"]), tokenizer.eos_token_id]
+            if len(ids) >= count:
+                return torch.tensor(ids[:count])
+    raise SystemExit(f"{corpus} has {len(ids)} tokens, {count} are wanted")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mode", choices=["fp32", "amp", "bf16"])
     for name in ("rows", "length", "warmup", "steps", "threads"):
         parser.add_argument(name, type=int)
+    parser.add_argument("--corpus")
+    parser.add_argument("--tokenizer")
     args = parser.parse_args()
 
     torch.set_num_threads(args.threads)
@@ -42,7 +57,10 @@ def main():
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=8e-4, betas=(0.9, 0.95), eps=1e-8,
                                   weight_decay=0.1, fused=True)
-    tokens = torch.randint(0, config.vocab_size, (args.rows, args.length))
+    if args.corpus:
+        tokens = read_tokens(args.corpus, args.tokenizer, args.rows * args.length).view(args.rows, args.length)
+    else:
+        tokens = torch.randint(0, config.vocab_size, (args.rows, args.length))
 
     seconds = []
     for i in range(args.warmup + args.steps):

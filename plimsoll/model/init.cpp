@@ -1,75 +1,32 @@
 #include "plimsoll/model/init.h"
 
-#include <ATen/Context.h>
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
 
 #include <cmath>
 #include <optional>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "plimsoll/tensor/generator.h"
+#include "plimsoll/tensor/normal.h"
 
 namespace plimsoll::model {
 namespace {
 
-struct Normal {
-  double std = 0.02;
-  std::optional<double> cut;  ///< absolute bound; none: not truncated
-};
-
-/// One weight matrix to fill; its numbers depend on the seed and its name alone.
-struct Draw {
-  at::Tensor destination;
-  Normal normal;
-  std::string name;
-};
-
-void fill(at::Tensor& values, const Normal& normal, at::Generator generator) {
-  // Beyond six deviations the cut cuts nothing, and drawing -1 for erfinv would give the cut
-  // itself.
-  if (normal.cut && *normal.cut < 6 * normal.std) {
-    // Inverse of the normal's distribution function between the two cuts, as torch's trunc_normal_.
-    double low = std::erf(-*normal.cut / normal.std / std::sqrt(2.0));
-    values.uniform_(low, -low, std::move(generator));
-    values.erfinv_().mul_(normal.std * std::sqrt(2.0)).clamp_(-*normal.cut, *normal.cut);
-  } else {
-    values.normal_(0, normal.std, std::move(generator));
-  }
-}
+using tensor::Normal;
 
 // Draws on the CPU in fp32, then copies where the master is another: numbers must not depend on the
 // device.
-void draw(const Draw& d, uint64_t seed) {
-  at::Tensor destination = d.destination;
+void draw(const at::Tensor& destination, const Normal& normal, uint64_t seed,
+          const std::string& purpose) {
   if (destination.is_meta()) return;
-  at::Generator generator = tensor::make_generator(seed, "init/" + d.name);
-  if (destination.is_cpu() && destination.scalar_type() == at::kFloat &&
-      destination.is_contiguous()) {
-    return fill(destination, d.normal, std::move(generator));
-  }
-  at::Tensor values = at::empty(destination.sizes(), at::TensorOptions().dtype(at::kFloat));
-  fill(values, d.normal, std::move(generator));
-  destination.copy_(values);
-}
-
-// Drawing is serial within a tensor, so the tensors go side by side. On an accelerator each thread
-// would hold a staging copy, and the copies queue on one stream anyway: one thread there.
-void draw_all(const std::vector<Draw>& draws, uint64_t seed) {
-  auto range = [&](int64_t begin, int64_t end) {
-    c10::NoGradGuard no_grad;  // of this thread
-    for (int64_t i = begin; i < end; ++i) draw(draws[static_cast<size_t>(i)], seed);
-  };
-  const auto n = static_cast<int64_t>(draws.size());
-  if (draws.front().destination.is_cpu()) {
-    at::parallel_for(0, n, 1, range);
-  } else {
-    range(0, n);
-  }
+  const bool in_place = destination.is_cpu() && destination.scalar_type() == at::kFloat &&
+                        destination.is_contiguous();
+  const at::Tensor values =
+      in_place ? destination
+               : at::empty(destination.sizes(), at::TensorOptions().dtype(at::kFloat));
+  tensor::fill_normal(values, normal, tensor::seed_for(seed, "init/" + purpose));
+  if (!in_place) destination.copy_(values);
 }
 
 void fill_one(const Parameter& p) {
@@ -81,24 +38,23 @@ void fill_one(const Parameter& p) {
 void initialise(Decoder& decoder, uint64_t seed) {
   c10::NoGradGuard no_grad;
   const DecoderConfig& c = decoder.config;
-  std::vector<Draw> draws;
   const bool llama = c.init == InitKind::kLlama3;
   const Normal inner{0.02, llama ? std::optional<double>(2.0) : std::nullopt};
 
   auto draw_rows = [&](const Parameter& p, int64_t first, int64_t rows, const Normal& normal,
                        const std::string& name) {
-    draws.push_back({p.master.narrow(0, first, rows), normal, name});
+    draw(p.master.narrow(0, first, rows), normal, seed, name);
   };
 
   // A tied head wins over the embedding's own rule.
   if (c.tied && !llama) {
-    draws.push_back({decoder.tok_embeddings.master, {0.02, {}}, decoder.tok_embeddings.name});
+    draw(decoder.tok_embeddings.master, {0.02, {}}, seed, decoder.tok_embeddings.name);
   } else if (c.tied) {
     double std = std::pow(static_cast<double>(c.dim), -0.5);
-    draws.push_back({decoder.tok_embeddings.master, {std, 3 * std}, "output.weight"});
+    draw(decoder.tok_embeddings.master, {std, 3 * std}, seed, "output.weight");
   } else {
-    draws.push_back(
-        {decoder.tok_embeddings.master, {llama ? 1.0 : 0.02, {}}, decoder.tok_embeddings.name});
+    draw(decoder.tok_embeddings.master, {llama ? 1.0 : 0.02, {}}, seed,
+         decoder.tok_embeddings.name);
   }
 
   for (size_t i = 0; i < decoder.blocks.size(); ++i) {
@@ -122,11 +78,9 @@ void initialise(Decoder& decoder, uint64_t seed) {
   fill_one(decoder.norm);
   if (decoder.output.defined()) {
     double std = llama ? std::pow(static_cast<double>(c.dim), -0.5) : 0.02;
-    draws.push_back({decoder.output.master,
-                     {std, llama ? std::optional<double>(3 * std) : std::nullopt},
-                     decoder.output.name});
+    draw(decoder.output.master, {std, llama ? std::optional<double>(3 * std) : std::nullopt}, seed,
+         decoder.output.name);
   }
-  draw_all(draws, seed);
 }
 
 }  // namespace plimsoll::model

@@ -24,6 +24,7 @@
 #include "plimsoll/trainer/interrupt.h"
 #include "plimsoll/trainer/memory_need.h"
 #include "plimsoll/trainer/reporter.h"
+#include "plimsoll/trainer/run_files.h"
 #include "plimsoll/trainer/saver.h"
 #include "plimsoll/trainer/session.h"
 #include "plimsoll/trainer/step.h"
@@ -103,16 +104,6 @@ void print_sample(const Session& session, report::Console& console) {
   console.line("sample:\n" + sample + decoder.finish());
 }
 
-void copy_tokenizer(const std::filesystem::path& from, const std::filesystem::path& folder) {
-  namespace fs = std::filesystem;
-  const fs::path source = fs::is_directory(from) ? from : from.parent_path();
-  for (const char* name : {"tokenizer.json", "tokenizer_config.json"}) {
-    fs::path file =
-        !fs::is_directory(from) && std::string(name) == "tokenizer.json" ? from : source / name;
-    if (fs::exists(file)) write_file_atomic(folder / name, read_file(file));
-  }
-}
-
 std::string describe_data(const Session& s) {
   std::string text =
       fmt::format("data: {} documents, {} tokens", format_count(s.corpus.train.size()),
@@ -166,24 +157,6 @@ void remeasure_peak(const Session& session) {
   if (session.device.is_cpu()) device::remeasured_cpu_peak_flops(session.compute);
 }
 
-// The folder's config.toml is a recipe that goes on with the run from wherever one stands.
-void write_run_files(Session& session, const RunFolder& folder) {
-  data::DataConfig& d = session.config.data;
-  copy_tokenizer(d.tokenizer, folder.path);
-  const auto absolute = [](std::string& path) {
-    if (!path.empty()) path = std::filesystem::absolute(path).lexically_normal().string();
-  };
-  for (std::string& file : d.files) absolute(file);
-  for (std::string& file : d.validation_files) absolute(file);
-  absolute(d.tokenizer);
-  absolute(d.cache_dir);
-  session.config.run.dir = folder.path.string();
-  absolute(session.config.run.dir);
-  RunConfig whole = session.config;
-  whole.model = whole.model.filled();
-  write_file_atomic(folder.path / "config.toml", config::to_toml(whole));
-}
-
 std::string describe_model(const RunConfig& config, at::ScalarType compute) {
   const model::DecoderConfig m = config.model.resolve();
   return fmt::format("model: {} {}, {} parameters; {} arithmetic, {} threads", m.architecture,
@@ -218,7 +191,8 @@ void require_a_step(const Session& session) {
               "set data.repeat = true, add text, or lower train.tokens_per_batch");
 }
 
-void run_steps(Session& session, Reporter& reporter, Saver& saver, report::Console& console) {
+void run_steps(Session& session, Reporter& reporter, Saver& saver, RunFiles& files,
+               report::Console& console) {
   const TrainSection& t = session.config.train;
   const int64_t last = last_step(session.config);
   console.start(session.progress.step, last);
@@ -235,6 +209,7 @@ void run_steps(Session& session, Reporter& reporter, Saver& saver, report::Conso
     step.record.seconds = seconds_since(begin);
     step.record.data_seconds = data_seconds;
     reporter.add(std::move(step));
+    files.require_written();
 
     const int64_t done = session.progress.step;
     if (session.corpus.validation.size() > 0 && t.validation_interval > 0 &&
@@ -247,6 +222,7 @@ void run_steps(Session& session, Reporter& reporter, Saver& saver, report::Conso
     }
   }
   reporter.finish();
+  files.require_written();
   console.finish();
 }
 
@@ -286,7 +262,8 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
                                fmt::join(later, ", ")));
     }
   }
-  write_run_files(*session, folder);
+  settle(session->config, folder.path);
+  RunFiles files(session->config, folder.path);
   console.line(describe_data(*session));
   describe_run(folder, last_step(config), console);
 
@@ -294,7 +271,7 @@ TrainResult train(const RunConfig& config, const Resume& resume, report::Console
   Saver saver(config.checkpoint, folder.checkpoints(), console, folder.resume_step);
   std::optional<InterruptScope> interrupts(std::in_place);
   TrainResult result{.folder = folder.path};
-  run_steps(*session, reporter, saver, console);
+  run_steps(*session, reporter, saver, files, console);
 
   result.interrupted = InterruptScope::interrupted();
   result.step = session->progress.step;
