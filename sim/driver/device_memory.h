@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "sim/driver/types.h"
+
+namespace plimsoll::sim {
+
+/// The bytes of one device. They are mapped twice: at the addresses that the program sees, where
+/// nobody may touch them, so that a host that reads device memory crashes on the spot, and once
+/// more for tasks. Without backing only addresses are reserved.
+class DeviceMemory {
+ public:
+  /// Throws Error when the system does not give the address space.
+  DeviceMemory(std::uint64_t capacity, bool backed);
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  ~DeviceMemory();
+
+  Address begin() const noexcept { return begin_; }
+  Address end() const noexcept { return begin_ + capacity_; }
+  std::uint64_t capacity() const noexcept { return capacity_; }
+  bool contains(Address at) const noexcept { return at - begin_ < capacity_; }
+
+  /// Where a task finds the byte that the program calls `at`; nullptr without backing.
+  std::byte* for_tasks(Address at) const noexcept {
+    return tasks_ == nullptr ? nullptr : tasks_ + (at - begin_);
+  }
+
+  /// Gives the pages of [begin, end) back to the system; they read as zeros afterwards.
+  void give_back(Address begin, Address end) noexcept;
+
+ private:
+  std::uint64_t capacity_;
+  std::uint64_t mapped_;
+  Address begin_ = 0;
+  std::byte* tasks_ = nullptr;
+  int file_ = -1;
+};
+
+}  // namespace plimsoll::sim
