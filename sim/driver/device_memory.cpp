@@ -14,8 +14,12 @@
 namespace plimsoll::sim {
 
 DeviceMemory::DeviceMemory(std::uint64_t capacity, bool backed) : capacity_(capacity) {
+  constexpr std::uint64_t kLargest = std::uint64_t{4} << 40;
+  if (capacity == 0 || capacity > kLargest)
+    throw Error(fmt::format("a simulated device has between 1 byte and {}, not {}",
+                            format_bytes(kLargest), capacity));
   const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  mapped_ = (capacity + page - 1) / page * page;
+  mapped_ = (capacity + page - 1) / page * page * kAddressesPerByte;
   const auto fail = [&](const char* what) {
     const int error = errno;
     if (begin_ != 0) munmap(reinterpret_cast<void*>(begin_), mapped_);

@@ -113,7 +113,7 @@ void Engine::hold_back(Stream stream, std::span<const Ref<Task>> predecessors) {
   StreamState& state = streams_[stream.id];
   Ref<Task> task = make(stream);
   for (const auto& before : predecessors)
-    if (before) order(*task, *before, /*carries_failure=*/false);
+    if (before) schedule_.after(*task, *before, /*carries_failure=*/false);
   if (state.tail) order(*task, *state.tail);
   submit(task);
   state.tail = std::move(task);
@@ -190,11 +190,11 @@ bool Engine::query(Stream stream) {
 
 void Engine::learn(std::size_t detector, const VectorClock& known, const HostWait& wait) {
   RaceDetector& to = *detectors_[detector];
-  if (!wait.incidental || !to.ignores_incidental()) {
+  if (wait.incidental && to.ignores_incidental())
+    to.note_incidental(known, wait.label);
+  else
     to.host_waits(known);
-    return;
-  }
-  to.note_incidental(known, wait.label);
+  // Where the host waits, this only forgets: what is enqueued later is after all of it.
   for (const Access& bytes : wait.bytes) to.settle(bytes, known);
 }
 

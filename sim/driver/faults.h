@@ -12,6 +12,7 @@ enum class Fault {
   kPinnedAllocation,  ///< throws Error
   kCopy,              ///< the copy does not happen; the next wait that covers it throws Error
   kKernel,            ///< the same for a task on the compute lane
+  kDevice,            ///< at a kernel or copy, its device is lost, for good
 };
 
 /// The `nth` operation of a kind fails (from 1), and every `every`-th; 0 is never.
@@ -37,7 +38,7 @@ class Faults {
 
  private:
   std::vector<FaultRule> rules_;
-  std::array<std::uint64_t, 4> counts_{};
+  std::array<std::uint64_t, 5> counts_{};
 };
 
 }  // namespace plimsoll::sim

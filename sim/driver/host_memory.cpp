@@ -34,7 +34,7 @@ bool HostMemory::through(const Block& block) {
       block.behind, [this](const Ref<Task>& task) { return engine_.finished(task.get()); });
 }
 
-Address HostMemory::allocate(std::uint64_t requested, Label label) {
+Address HostMemory::allocate(std::uint64_t requested) {
   const auto& profile = engine_.profile();
   engine_.poke();
   if (requested > kLargest)
@@ -89,7 +89,10 @@ void HostMemory::free(Address begin, Label label) {
     body = [begin, bytes = block.requested] {
       std::memset(reinterpret_cast<void*>(begin), Allocator::kPoison, bytes);
     };
-  block.behind.push_back(engine_.detach(Stream{}, users, std::move(body)));
+  if (!users.empty())
+    block.behind.push_back(engine_.detach(Stream{users.front()->stream}, users, std::move(body)));
+  else if (body)
+    body();
   block.used = false;
   block.streams.clear();
   allocated_ -= block.bytes;

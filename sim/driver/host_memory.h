@@ -20,7 +20,7 @@ class HostMemory {
   ~HostMemory();
 
   /// Page-aligned. Throws Error when the system has no room.
-  Address allocate(std::uint64_t bytes, Label label);
+  Address allocate(std::uint64_t bytes);
   /// `begin` is what allocate() gave; throws Error for anything else, also when freed twice.
   void free(Address begin, Label label);
   /// The block that holds the byte at `at` is used by `stream`; nothing for other memory. Copies

@@ -2,37 +2,16 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "plimsoll/base/error.h"
+#include "sim/driver/machine_lock.h"
 
 namespace plimsoll::sim {
-
-// Calls are taken one after another. A body that calls the machine it runs on would wait for
-// itself.
-class Machine::Lock {
- public:
-  explicit Lock(const Machine& machine) : lock_(machine.mutex_, std::defer_lock) {
-    if (in_body_of == &machine) throw Error("a task's body must not call the machine it runs on");
-    lock_.lock();
-    previous_ = std::exchange(in_body_of, &machine);
-  }
-  ~Lock() { in_body_of = previous_; }
-
- private:
-  // The machine that this thread is inside of: whoever gets here again comes from a body.
-  static thread_local const Machine* in_body_of;
-  const Machine* previous_ = nullptr;
-  std::unique_lock<std::mutex> lock_;
-};
-thread_local const Machine* Machine::Lock::in_body_of = nullptr;
 
 Machine::Machine(MachineOptions options) : mode_(options.mode), texts_(1), found_(options.on_race) {
   if (options.devices < 1)
     throw Error(fmt::format("a machine has at least one device, not {}", options.devices));
-  if (options.profile.capacity == 0) throw Error("the device profile has no capacity");
   labels_.emplace(texts_.front(), 0);
   engine_ = std::make_unique<Engine>(options.profile, options.devices, mode_, options.seed,
                                      options.races, found_, hidden_);
@@ -109,6 +88,7 @@ int Machine::device_of(Stream stream) const {
 bool Machine::query(Stream stream) {
   const Lock lock(*this);
   check(stream);
+  refuse_if_lost(engine_->device_of(stream));
   return engine_->query(stream);
 }
 
@@ -116,12 +96,14 @@ void Machine::synchronize(Stream stream, bool incidental, Label label) {
   const Lock lock(*this);
   check(stream);
   engine_->synchronize(stream, {.incidental = incidental, .label = label});
+  refuse_if_lost(engine_->device_of(stream));
 }
 
 void Machine::synchronize_device(int device, bool incidental, Label label) {
   const Lock lock(*this);
   (void)this->device(device);
   engine_->synchronize_device(device, {.incidental = incidental, .label = label});
+  refuse_if_lost(device);
 }
 
 // Events.
@@ -184,95 +166,6 @@ Nanoseconds Machine::elapsed(Event from, Event to) {
   return last->end - first->end;
 }
 
-// Work.
-
-std::exception_ptr Machine::fault(Fault kind, const char* what, Label label) {
-  if (!faults_.strikes(kind)) return nullptr;
-  return std::make_exception_ptr(Error(fmt::format("{} {}'{}' failed (a fault that was asked for)",
-                                                   what, faults_.count(kind), texts_.at(label))));
-}
-
-Sequence Machine::launch(Stream stream, const Kernel& kernel) {
-  const Lock lock(*this);
-  check(stream);
-  Engine::Work work;
-  work.device = engine_->device_of(stream);
-  work.label = kernel.label;
-  work.cost = kernel.cost;
-  work.accesses = kernel.accesses;
-  work.body = kernel.body;
-  work.failure = fault(Fault::kKernel, "kernel", kernel.label);
-  return engine_->enqueue(stream, std::move(work));
-}
-
-Sequence Machine::copy(Stream stream, Address to, Address from, std::uint64_t bytes, Label label) {
-  const Lock lock(*this);
-  check(stream);
-  const auto& profile = engine_->profile();
-  const int source = device_at(from), target = device_at(to);
-  if (source < 0 && target < 0)
-    throw Error("a copy from host memory to host memory is the host's own");
-  const Access accesses[] = {{from, from + bytes, false}, {to, to + bytes, true}};
-  Engine::Work work;
-  work.label = label;
-  work.accesses = accesses;
-  if (mode_ != Mode::kCost)
-    work.body = [to = for_tasks(to), from = for_tasks(from), bytes] {
-      std::memmove(to, from, bytes);
-    };
-
-  if (source >= 0 && source == target) {  // on one device it is a kernel that reads and writes
-    work.device = source;
-    work.cost = costmodel::kernel_cost(profile, 0, "fp32", 2.0 * static_cast<double>(bytes));
-    work.failure = fault(Fault::kCopy, "copy", label);
-    return engine_->enqueue(stream, std::move(work));
-  }
-  const Address host = source < 0 ? from : to;
-  const bool peers = source >= 0 && target >= 0;
-  const bool pinned = peers || host_->is_pinned(host, bytes);
-  if (!pinned && source < 0) return copy_pageable_in(stream, to, from, bytes, label);
-
-  work.failure = fault(Fault::kCopy, "copy", label);
-  work.device = source >= 0 ? source : target;
-  work.lane = source >= 0 ? Lane::kCopyOut : Lane::kCopyIn;
-  const double rate = peers ? profile.link_peer : source >= 0 ? profile.link_out : profile.link_in;
-  work.transfer = costmodel::duration(
-      static_cast<double>(bytes) * (pinned ? 1 : profile.pageable_factor), rate);
-  work.cost = profile.copy_latency + work.transfer;
-  if (!peers && pinned) host_->use(host, stream);
-  const Sequence number = engine_->enqueue(stream, std::move(work));
-  if (!pinned)
-    engine_->synchronize(stream, {.incidental = true, .label = label, .bytes = {accesses + 1, 1}});
-  return number;
-}
-
-// The host stages the bytes, so the source is free at once; the transfer itself is asynchronous.
-Sequence Machine::copy_pageable_in(Stream stream, Address to, Address from, std::uint64_t bytes,
-                                   Label label) {
-  const auto& profile = engine_->profile();
-  for (auto& detector : engine_->detectors())
-    detector->host({from, from + bytes, false}, engine_->last_number() + 1, label);
-  const double size = static_cast<double>(bytes);
-  Engine::Work work;
-  work.lane = Lane::kCopyIn;
-  work.device = device_at(to);
-  work.label = label;
-  work.transfer = costmodel::duration(size, profile.link_in);
-  work.cost = profile.copy_latency + work.transfer;
-  work.failure = fault(Fault::kCopy, "copy", label);
-  engine_->charge(costmodel::duration(size * profile.pageable_factor, profile.link_in) -
-                  work.transfer);
-  const Access access{to, to + bytes, true};
-  work.accesses = {&access, 1};
-  if (mode_ != Mode::kCost) {
-    const auto* const begin = reinterpret_cast<const std::byte*>(from);
-    work.body = [staged = std::vector<std::byte>(begin, begin + bytes), to = for_tasks(to)] {
-      std::memcpy(to, staged.data(), staged.size());
-    };
-  }
-  return engine_->enqueue(stream, std::move(work));
-}
-
 // Device memory.
 
 Address Machine::allocate(int device, std::uint64_t bytes, Stream stream, Label label) {
@@ -281,6 +174,7 @@ Address Machine::allocate(int device, std::uint64_t bytes, Stream stream, Label 
   Allocator& allocator = *this->device(device).allocator;
   if (engine_->device_of(stream) != device)
     throw Error(fmt::format("stream {} is not of device {}", stream_name(stream.id), device));
+  refuse_if_lost(device);
   if (faults_.strikes(Fault::kAllocation)) throw allocator.injected_failure(bytes);
   return allocator.allocate(bytes, stream, label);
 }
@@ -345,50 +239,6 @@ std::byte* Machine::for_tasks(Address at) const noexcept {
   return device < 0 ? reinterpret_cast<std::byte*>(at) : devices_[device].memory->for_tasks(at);
 }
 
-// The host.
-
-Address Machine::allocate_host(std::uint64_t bytes, Label label) {
-  const Lock lock(*this);
-  if (const auto failure = fault(Fault::kPinnedAllocation, "pinned allocation", label))
-    std::rethrow_exception(failure);
-  return host_->allocate(bytes, label);
-}
-
-void Machine::free_host(Address begin, Label label) {
-  const Lock lock(*this);
-  host_->free(begin, label);
-}
-
-bool Machine::is_pinned(Address begin, std::uint64_t bytes) const {
-  const Lock lock(*this);
-  return host_->is_pinned(begin, bytes);
-}
-
-void Machine::use_host(Address at, Stream stream) {
-  const Lock lock(*this);
-  check(stream);
-  host_->use(at, stream);
-}
-
-void Machine::empty_host_cache() {
-  const Lock lock(*this);
-  host_->empty_cache();
-}
-
-void Machine::host_access(const Access& bytes, Label label, const std::function<void()>& body) {
-  const Lock lock(*this);
-  engine_->charge(engine_->profile().host_access);
-  engine_->poke();
-  const Sequence number = engine_->next_number();
-  for (auto& detector : engine_->detectors()) detector->host(bytes, number, label);
-  if (body && mode_ != Mode::kCost) body();
-}
-
-void Machine::charge(Nanoseconds cost) {
-  const Lock lock(*this);
-  engine_->charge(std::max<Nanoseconds>(cost, 0));
-}
-
 // What was seen.
 
 Nanoseconds Machine::now() const {
@@ -430,16 +280,6 @@ std::vector<Span> Machine::timeline() const {
 void Machine::drain() {
   const Lock lock(*this);
   engine_->drain();
-}
-
-void Machine::add_fault(FaultRule rule) {
-  const Lock lock(*this);
-  faults_.add(rule);
-}
-
-void Machine::clear_faults() {
-  const Lock lock(*this);
-  faults_.clear();
 }
 
 Machine::Footprint Machine::footprint() const {

@@ -90,7 +90,7 @@ class Machine {
   Nanoseconds elapsed(Event from, Event to);
 
   // Work. Each returns the number of the operation.
-  Sequence launch(Stream stream, const Kernel& kernel);
+  Sequence launch(Stream stream, Kernel kernel);
   /// Copies `bytes` between devices, or between a device and the host. Pinned host memory is what
   /// allocate_host gave. Copies with pageable memory: out, the host waits (incidentally) until the
   /// end; in, the source is free when this returns and the host pays for staging.
@@ -135,11 +135,17 @@ class Machine {
   void clear_races();
   /// The tasks decided so far, by number; needs MachineOptions::timeline.
   std::vector<Span> timeline() const;
-  /// Runs all that was enqueued and decides its times; the host's time and knowledge stay.
+  /// For the end of a program: runs all that was enqueued and decides its times, while the host's
+  /// time and knowledge stay. What is enqueued afterwards may start later than it should.
   void drain();
 
+  // Faults; see FaultRule.
   void add_fault(FaultRule rule);
   void clear_faults();
+  /// From now on whatever is enqueued on the device fails, and allocations and waits throw Error.
+  void lose_device(int device);
+  /// Copies over the links take `factor` (1 or more) times longer from now on, latency apart.
+  void slow_link(double factor);
 
   /// What it costs to be here, for benchmarks.
   struct Footprint {
@@ -153,14 +159,15 @@ class Machine {
   struct Device {
     std::unique_ptr<DeviceMemory> memory;
     std::unique_ptr<Allocator> allocator;
+    bool lost = false;
   };
 
   const Device& device(int index) const;
   void check(Stream stream) const;
   Engine::Point& point(Event event);
-  Sequence copy_pageable_in(Stream stream, Address to, Address from, std::uint64_t bytes,
-                            Label label);
-  std::exception_ptr fault(Fault kind, const char* what, Label label);
+  /// Counts an operation on a device; what it fails with, if it does.
+  std::exception_ptr fault(Fault kind, int device, const char* what, Label label);
+  void refuse_if_lost(int device) const;
   std::string stream_name(std::uint32_t stream) const;
 
   mutable std::mutex mutex_;
@@ -175,6 +182,7 @@ class Machine {
   std::vector<std::optional<Engine::Point>> events_;
   std::vector<std::uint32_t> free_events_;
   Faults faults_;
+  double link_factor_ = 1;
 };
 
 }  // namespace plimsoll::sim

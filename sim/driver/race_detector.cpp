@@ -276,7 +276,8 @@ void RaceDetector::settle(const Access& bytes, const VectorClock& known) {
     auto& entries = place->second.entries;
     std::uint32_t kept = 0;
     for (const Entry& entry : entries)
-      if (known.get(entry.stream) < entry.step) entries.begin()[kept++] = entry;
+      if (entry.kind == OperationKind::kFree || known.get(entry.stream) < entry.step)
+        entries.begin()[kept++] = entry;
     entries.truncate(kept);
     if (kept == 0 && place->second.allocation == 0)
       place = erase(place);

@@ -82,13 +82,11 @@ void Schedule::complete(Task& task, std::vector<Ref<Task>>& unblocked) {
 
 void Schedule::run(Task& task) {
   if (!task.body) return;
-  running_ = true;
   try {
     task.body();
   } catch (...) {
     if (!task.failure) task.failure = std::current_exception();
   }
-  running_ = false;
   task.body = nullptr;
 }
 

@@ -44,9 +44,6 @@ class Schedule {
   /// The host did something: `explore` may run a few ready tasks before it goes on.
   void poke();
 
-  /// Is a body running? Nothing of the machine may be called from one.
-  bool running() const noexcept { return running_; }
-
  private:
   struct StreamState {
     std::uint64_t pending = 0;  // bodies that have not run
@@ -70,7 +67,6 @@ class Schedule {
   double eager_ = 0;   // probability to run one more task at a poke
   std::int64_t lowest_priority_ = 0;
   std::uint32_t marks_ = 0;
-  bool running_ = false;
   std::vector<StreamState> streams_;
   std::vector<Ref<Task>> ready_;
 };
