@@ -53,6 +53,11 @@ void RaceDetector::host_waits(const VectorClock& known) {
 
 // Cells.
 
+std::uint64_t RaceDetector::allocation_at(Address begin) const {
+  const auto cell = by_begin_.find(begin);
+  return cell == by_begin_.end() ? 0 : cell->second->allocation;
+}
+
 bool RaceDetector::guarded(Address at) const noexcept {
   for (const auto& [begin, end] : guarded_)
     if (at >= begin && at < end) return true;
@@ -82,6 +87,11 @@ RaceDetector::Cells::iterator RaceDetector::cut(Address at) {
 }
 
 void RaceDetector::replace(Address begin, Cell cell) {
+  if (const auto whole = by_begin_.find(begin);
+      whole != by_begin_.end() && whole->second->end == cell.end) {
+    *whole->second = std::move(cell);
+    return;
+  }
   released(begin, cell.end);
   insert(cells_.lower_bound(begin), begin, std::move(cell));
 }
@@ -247,9 +257,7 @@ void RaceDetector::freed(Address begin, Address end, Stream stream,
     known = &joined;
   }
   const Entry me{number, stream.id, step, label, OperationKind::kFree, true};
-  std::uint64_t allocation = 0;
-  if (const auto cell = cells_.lower_bound(begin); cell != cells_.end() && cell->first == begin)
-    allocation = cell->second.allocation;
+  const std::uint64_t allocation = allocation_at(begin);
   access(begin, end, me, *known);
   flush();
   Cell cell{.end = end, .allocation = allocation, .allocation_begin = begin};
@@ -262,9 +270,7 @@ void RaceDetector::host_allocated(Address begin, Address end, std::uint64_t allo
 }
 
 void RaceDetector::host_freed(Address begin, Address end, Sequence number, Label label) {
-  std::uint64_t allocation = 0;
-  if (const auto cell = cells_.lower_bound(begin); cell != cells_.end() && cell->first == begin)
-    allocation = cell->second.allocation;
+  const std::uint64_t allocation = allocation_at(begin);
   Cell cell{.end = end, .allocation = allocation, .allocation_begin = begin};
   cell.entries.push_back({number, Operation::kHostStream, 0, label, OperationKind::kFree, true});
   replace(begin, std::move(cell));

@@ -112,6 +112,7 @@ class RaceDetector {
   Cells::iterator insert(Cells::iterator hint, Address begin, Cell cell);
   Cells::iterator erase(Cells::iterator cell);
   void replace(Address begin, Cell cell);
+  std::uint64_t allocation_at(Address begin) const;
   bool guarded(Address at) const noexcept;
   void access(Address begin, Address end, const Entry& me, const VectorClock& known);
   void update(Address begin, Cell& cell, const Entry& me, const VectorClock& known);
