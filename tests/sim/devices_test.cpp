@@ -97,6 +97,27 @@ TEST(Devices, RacesAcrossThemAreSeen) {
   EXPECT_THAT(machine.races()[0].text, HasSubstr("write by 'send'"));
 }
 
+// A device that is full waits for its own streams; another's work costs it no time, in any mode.
+TEST(Devices, ARetryDoesNotWaitForOthers) {
+  for (const Mode mode : kModes)
+    for (std::uint64_t seed = 1; seed <= 8; ++seed) {
+      MachineOptions options = two_devices(mode);
+      options.seed = seed;
+      Machine machine(options);
+      const Stream a = machine.create_stream(0), b = machine.create_stream(1);
+      machine.launch(b, {.cost = 1'000'000, .body = [] {}});
+      const Address x = machine.allocate(0, 5 << 20, a);
+      const Nanoseconds start = machine.now();
+      machine.launch(a, {.cost = 1000, .body = [] {}});
+      machine.free(x);
+      machine.allocate(0, 7 << 20, a);
+      EXPECT_EQ(machine.statistics(0).alloc_retries, 1);
+      machine.launch(a, {.cost = 1000, .body = [] {}});
+      machine.synchronize(a);
+      ASSERT_EQ(machine.now() - start, 2000) << static_cast<int>(mode) << ", seed " << seed;
+    }
+}
+
 TEST(Devices, AtLeastOne) {
   MachineOptions options = two_devices(Mode::kCost);
   options.devices = 0;

@@ -98,6 +98,24 @@ TEST(Time, OneCopyLaneServesBothDirections) {
   }
 }
 
+TEST(Time, TheCopyThatStartsSecondPaysForDuplex) {
+  for (const Mode mode : kModes) {
+    auto profile = free_host_profile();
+    profile.duplex_factor = 1.5;
+    Machine machine(options(mode, profile));
+    const Stream in = machine.create_stream(0), out = machine.create_stream(0);
+    const Address a = machine.allocate(0, 100000, in), b = machine.allocate(0, 100000, out);
+    const Address host = machine.allocate_host(200000);
+    const Nanoseconds start = machine.now();
+    machine.copy(in, a, host, 100000);
+    machine.copy(out, host + 100000, b, 100000);
+    machine.synchronize(in);
+    EXPECT_EQ(machine.now() - start, 11000);
+    machine.synchronize(out);
+    EXPECT_EQ(machine.now() - start, 1000 + 15000) << "latency is not stretched";
+  }
+}
+
 TEST(Time, ACopyOnTheDeviceReadsAndWritesItsMemory) {
   Machine machine(options(Mode::kInline, free_host_profile()));
   const Stream stream = machine.create_stream(0);

@@ -90,6 +90,17 @@ TEST_F(RaceTest, ReadsDoNotRaceAndNeighboursDoNotTouch) {
   EXPECT_TRUE(machine->races().empty());
 }
 
+TEST_F(RaceTest, NeighboursKeepTheirNames) {
+  make(Races::kOn);
+  const Address x = machine->allocate(0, 512, a), y = machine->allocate(0, 512, a);
+  ASSERT_EQ(y, x + 512);
+  order(a, b);
+  use(a, "over both", x, y + 512, true);
+  use(b, "read", y + 8, y + 16, false);
+  ASSERT_EQ(machine->races().size(), 1u);
+  EXPECT_THAT(texts()[0], HasSubstr("bytes [8, 16) of allocation 2"));
+}
+
 TEST_F(RaceTest, TheHostIsOneSide) {
   make(Races::kOn);
   const Address x = machine->allocate(0, 4096, a), host = machine->allocate_host(4096);
