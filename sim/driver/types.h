@@ -23,13 +23,14 @@ using Label = std::uint32_t;
 /// A queue of tasks of one device. Streams are numbered over all devices of a machine.
 struct Stream {
   std::uint32_t id = 0;
-  auto operator<=>(const Stream&) const = default;
+  bool operator==(const Stream&) const = default;
+  bool operator<(const Stream& other) const noexcept { return id < other.id; }
 };
 
 /// A point in a stream, taken by Machine::record; see Machine::create_event.
 struct Event {
   std::uint32_t id = 0;
-  auto operator<=>(const Event&) const = default;
+  bool operator==(const Event&) const = default;
 };
 
 /// Bytes [begin, end) that an operation reads or writes.

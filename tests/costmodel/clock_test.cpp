@@ -14,7 +14,7 @@ struct Simulation {
   Clock clock;
   std::uint64_t numbers = 0;
 
-  Ref<Job> add(LaneId lane, Nanoseconds cost, std::vector<Ref<Job>> after = {},
+  Ref<Job> add(LaneId lane, Nanoseconds cost, const std::vector<Ref<Job>>& after = {},
                Nanoseconds ready = 0, Nanoseconds transfer = 0) {
     Ref<Job> job = pool.make();
     job->lane = lane;
