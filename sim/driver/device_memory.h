@@ -15,7 +15,7 @@ namespace plimsoll::sim {
 /// so memory runs out when its capacity is used up, not when no hole is large enough.
 class DeviceMemory {
  public:
-  static constexpr std::uint64_t kAddressesPerByte = 16;
+  static constexpr std::uint64_t kAddressesPerByte = 4;
 
   /// Throws Error when the system does not give the address space.
   DeviceMemory(std::uint64_t capacity, bool backed);

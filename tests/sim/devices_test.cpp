@@ -118,6 +118,20 @@ TEST(Devices, ARetryDoesNotWaitForOthers) {
     }
 }
 
+TEST(Devices, LargeOnesTakeAddressesOnly) {
+  for (const auto& name : costmodel::builtin_profile_names()) {
+    MachineOptions options;
+    options.profile = costmodel::load_profile(name);
+    Machine machine(options);
+    const Stream stream = machine.create_stream(0);
+    const std::uint64_t bytes = options.profile.capacity / 2;
+    const Address x = machine.allocate(0, bytes, stream);
+    machine.launch(stream, {.body = [&] { *machine.for_tasks(x + bytes - 1) = std::byte{3}; }});
+    machine.synchronize(stream);
+    EXPECT_EQ(*machine.for_tasks(x + bytes - 1), std::byte{3}) << name;
+  }
+}
+
 TEST(Devices, AtLeastOne) {
   MachineOptions options = two_devices(Mode::kCost);
   options.devices = 0;
