@@ -103,23 +103,25 @@ void apply_set(Reader& reader, Problems& problems, const Fields& fields, const s
   reader.read_entry(fields, name, *table.get("v"), prefix, "--set");
 }
 
-void check(const Fields& fields, const std::string& prefix, bool whole, Problems& problems) {
+// `file` is the recipe that should have set what is required; empty when there is none.
+void check(const Fields& fields, const std::string& prefix, const std::string& file,
+           Problems& problems) {
   problems.enter(prefix);
   for (const auto& field : fields.fields()) {
-    if (whole && field->must_be_set && !problems.was_set(join_key(prefix, field->name))) {
-      problems.add_line(fmt::format("{} is required", join_key(prefix, field->name)));
+    if (!file.empty() && field->must_be_set && !problems.was_set(join_key(prefix, field->name))) {
+      problems.add_line(fmt::format("{}: {} is required", file, join_key(prefix, field->name)));
     }
     check_value(field->name, *field, problems);
   }
   fields.validate(problems);
   for (const auto& array : fields.arrays()) {
     for (std::size_t i = 0; i < array->size(); ++i) {
-      check(array->element(i), join_key(prefix, fmt::format("{}.{}", array->name, i)), whole,
+      check(array->element(i), join_key(prefix, fmt::format("{}.{}", array->name, i)), file,
             problems);
     }
   }
   for (const auto& section : fields.sections()) {
-    check(*section, join_key(prefix, section->name()), whole, problems);
+    check(*section, join_key(prefix, section->name()), file, problems);
   }
 }
 
@@ -168,7 +170,7 @@ void load(const Source& source, const std::vector<std::string>& sets, const Fiel
     std::map<std::string, std::string> values;
     for (const Entry& entry : flatten(root)) values[entry.key] = entry.text.value_or("not set");
     problems.set_values(std::move(values));
-    check(root, "", !source.name.empty(), problems);
+    check(root, "", source.name, problems);
   }
   problems.throw_if_any();
 }

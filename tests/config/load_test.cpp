@@ -127,7 +127,7 @@ TEST(Load, SaysWhatWasExpectedAndWhatFound) {
   EXPECT_EQ(problems_of("train.optim.groups = [{match='a'}, 4]"),
             "r.toml:1: train.optim.groups.1: expected tables [[train.optim.groups]], found an "
             "integer (4)\n"
-            "train.optim.groups.1.match is required");
+            "r.toml: train.optim.groups.1.match is required");
   EXPECT_THAT(problems_of("memory.slab = \"big\""),
               HasSubstr("expected a size such as \"512 MiB\", found a text"));
   EXPECT_THAT(problems_of("memory.slab = -1"), HasSubstr("found an integer (-1)"));
@@ -165,7 +165,7 @@ TEST(Load, ValidateOfAnElementIsLocated) {
       problems_of("[[train.optim.groups]]\nmatch = \"a\"\n[[train.optim.groups]]\nmatch = \"(\"\n"),
       "r.toml:4: train.optim.groups.1.match = \"(\": is no regular expression");
   EXPECT_EQ(problems_of("[[train.optim.groups]]\nlr_scale = 2.0\n"),
-            "train.optim.groups.0.match is required");
+            "r.toml: train.optim.groups.0.match is required");
 }
 
 TEST(Load, ValuesSetInCodeAreCheckedToo) {
