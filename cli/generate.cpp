@@ -1,7 +1,6 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -14,6 +13,7 @@
 #include "cli/whole_number.h"
 #include "plimsoll/base/error.h"
 #include "plimsoll/base/units.h"
+#include "plimsoll/checkpoint/steps.h"
 #include "plimsoll/generate/generator.h"
 #include "plimsoll/text/stream_decoder.h"
 #include "plimsoll/trainer/saved_run.h"
@@ -38,15 +38,11 @@ void resolve_checkpoint(Options& o) {
   if (!path.has_filename()) path = path.parent_path();
   const std::string name = path.filename().string();
   const fs::path run = path.parent_path().parent_path();
-  constexpr std::string_view kPrefix = "step-";
-  if (!name.starts_with(kPrefix) || !fs::exists(run / "config.toml")) return;
-  int64_t step = 0;
-  const char* end = name.data() + name.size();
-  const auto [stop, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  if (error != std::errc() || stop != end || step < 0) return;
-  if (o.step && *o.step != step) {
+  const std::optional<int64_t> step = checkpoint::step_of_name(name);
+  if (!step || !fs::exists(run / "config.toml")) return;
+  if (o.step && *o.step != *step) {
     throw UsageError(
-        fmt::format("{} is the checkpoint of step {}, --step says {}", o.run, step, *o.step),
+        fmt::format("{} is the checkpoint of step {}, --step says {}", o.run, *step, *o.step),
         "leave --step out, or name the run folder");
   }
   o.run = run.string();

@@ -18,7 +18,8 @@ namespace {
 constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kTemporary = ".tmp-";
 
-// "step-12" -> 12; nothing for any other name ("step-012", "step-12.tmp-7").
+}  // namespace
+
 std::optional<std::int64_t> step_of_name(std::string_view name) {
   if (!name.starts_with(kStepPrefix)) return std::nullopt;
   const std::string_view digits = name.substr(kStepPrefix.size());
@@ -28,8 +29,6 @@ std::optional<std::int64_t> step_of_name(std::string_view name) {
   if (fmt::format("{}", step) != digits) return std::nullopt;
   return step;
 }
-
-}  // namespace
 
 fs::path step_path(const fs::path& root, std::int64_t step) {
   return root / fmt::format("{}{}", kStepPrefix, step);

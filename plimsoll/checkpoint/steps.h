@@ -14,6 +14,8 @@ namespace plimsoll::checkpoint {
 /// The checkpoints of one run: folders `<root>/step-N` (checkpoint/folder.h), and while one is
 /// written or removed `<root>/step-N.tmp-<pid>`. Nothing here needs torch.
 
+/// "step-12" -> 12; nothing for any other name ("step-012", "step-12.tmp-7").
+std::optional<std::int64_t> step_of_name(std::string_view name);
 /// `<root>/step-<step>`.
 std::filesystem::path step_path(const std::filesystem::path& root, std::int64_t step);
 /// What is named step-N below a root: the complete ones (read_folder accepts them), and the others
