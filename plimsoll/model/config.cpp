@@ -123,29 +123,19 @@ constexpr int64_t kMaxWidth = 1 << 20, kMaxLayers = 1 << 16, kMaxRows = 1 << 28;
 void ModelConfig::describe(config::Fields& f) {
   f.choice("architecture", architecture, {"llama3", "qwen3"}, "decoder family");
   f.field("flavor", flavor, "preset of the family, e.g. debugmodel, 1B, 8B");
-  f.field("dim", dim, "width of the residual stream (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxWidth);
-  f.field("layers", layers, "number of blocks (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxLayers);
-  f.field("heads", heads, "query heads (default: the preset's)").at_least(1).at_most(kMaxLayers);
-  f.field("kv_heads", kv_heads, "key/value heads (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxLayers);
-  f.field("head_dim", head_dim, "width of a head (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxLayers);
-  f.field("ffn", ffn, "hidden width of the feed-forward (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxWidth);
-  f.field("vocab", vocab, "entries of the embedding table (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxRows);
+  const auto count = [&f](std::string_view name, std::optional<int64_t>& value, int64_t most,
+                          std::string_view what) {
+    f.field(name, value, fmt::format("{} (default: the preset's)", what)).at_least(1).at_most(most);
+  };
+  count("dim", dim, kMaxWidth, "width of the residual stream");
+  count("layers", layers, kMaxLayers, "number of blocks");
+  count("heads", heads, kMaxLayers, "query heads");
+  count("kv_heads", kv_heads, kMaxLayers, "key/value heads");
+  count("head_dim", head_dim, kMaxLayers, "width of a head");
+  count("ffn", ffn, kMaxWidth, "hidden width of the feed-forward");
+  count("vocab", vocab, kMaxRows, "entries of the embedding table");
   f.field("rope_theta", rope_theta, "RoPE base (default: the preset's)").above(0).at_most(1e30);
-  f.field("rope_limit", rope_limit, "longest position of the model (default: the preset's)")
-      .at_least(1)
-      .at_most(kMaxRows);
+  count("rope_limit", rope_limit, kMaxRows, "longest position of the model");
   f.field("tied", tied, "whether the head is the embedding (default: the preset's)");
 }
 

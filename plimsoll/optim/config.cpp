@@ -19,17 +19,23 @@ Hyper hyper_of(const OptimConfig& c, const GroupConfig* g) {
           g->eps.value_or(h.eps), g->weight_decay.value_or(h.weight_decay)};
 }
 
+// What a group may set for itself and the optimizer sets for the rest, within the same bounds.
+template <class Config>
+void describe_hyper(config::Fields& f, Config& c, std::string_view lr, std::string_view decay) {
+  f.field("lr", c.lr, lr).at_least(0).at_most(kMaxFloat);
+  f.field("beta1", c.beta1, "decay of the first moment").at_least(0).below(1);
+  f.field("beta2", c.beta2, "decay of the second moment").at_least(0).below(1);
+  f.field("eps", c.eps, "added to the root of the second moment")
+      .at_least(kMinFloat)
+      .at_most(kMaxFloat);
+  f.field("weight_decay", c.weight_decay, decay).at_least(0).at_most(kMaxFloat);
+}
+
 }  // namespace
 
 void GroupConfig::describe(config::Fields& f) {
   f.field("pattern", pattern, "regular expression searched in parameter names").required();
-  f.field("lr", lr, "learning rate of the group").at_least(0).at_most(kMaxFloat);
-  f.field("beta1", beta1, "decay of the first moment").at_least(0).below(1);
-  f.field("beta2", beta2, "decay of the second moment").at_least(0).below(1);
-  f.field("eps", eps, "added to the root of the second moment")
-      .at_least(kMinFloat)
-      .at_most(kMaxFloat);
-  f.field("weight_decay", weight_decay, "decoupled weight decay").at_least(0).at_most(kMaxFloat);
+  describe_hyper(f, *this, "learning rate of the group", "decoupled weight decay");
 }
 
 void GroupConfig::validate(config::Problems& p) const {
@@ -41,15 +47,8 @@ void GroupConfig::validate(config::Problems& p) const {
 }
 
 void OptimConfig::describe(config::Fields& f) {
-  f.field("lr", lr, "learning rate at the top of the schedule").at_least(0).at_most(kMaxFloat);
-  f.field("beta1", beta1, "decay of the first moment").at_least(0).below(1);
-  f.field("beta2", beta2, "decay of the second moment").at_least(0).below(1);
-  f.field("eps", eps, "added to the root of the second moment")
-      .at_least(kMinFloat)
-      .at_most(kMaxFloat);
-  f.field("weight_decay", weight_decay, "decoupled weight decay, on every parameter")
-      .at_least(0)
-      .at_most(kMaxFloat);
+  describe_hyper(f, *this, "learning rate at the top of the schedule",
+                 "decoupled weight decay, on every parameter");
   f.field("max_norm", max_norm, "gradients are clipped to this total norm; 0: not clipped")
       .at_least(0)
       .at_most(kMaxFloat);
